@@ -1,0 +1,89 @@
+# The face of the build; Meson does the work. `make help` lists the targets.
+SHELL := /bin/bash
+BUILD := build
+SECONDS ?= 600
+FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
+JOBS ?=
+
+PACKAGES := scripts/packages.sh
+NINJA := ninja $(if $(JOBS),-j $(JOBS))
+MESON_TEST := meson test --no-rebuild --print-errorlogs
+SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
+
+.PHONY: all demo test test-full bench fuzz soak install tidy format clean help packages-%
+
+all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
+	@$(NINJA) -C $(BUILD) muster
+
+demo: packages-build $(BUILD)/build.ninja ## watch a cluster lose machines and train on (simulated)
+	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
+	@$(BUILD)/tests/sim/sim --demo
+
+test: ready-test ready-fuzz ## all tests that take a minute or two; the last line counts them
+	@failed=0; \
+	$(MESON_TEST) -C $(BUILD) --no-suite full || failed=1; \
+	$(MESON_TEST) -C build-fuzz --suite fuzz || failed=1; \
+	python3 tests/summary.py {$(BUILD),build-fuzz}/meson-logs/testlog.json || failed=1; \
+	exit $$failed
+
+test-full: export MUSTER_TEST_FULL := 1
+test-full: ready-test ready-fuzz ready-asan ## everything: all sweeps, sanitizers, mutations
+	@failed=0; \
+	$(MESON_TEST) -C $(BUILD) || failed=1; \
+	$(MESON_TEST) -C build-asan --no-suite tidy || failed=1; \
+	$(MESON_TEST) -C build-fuzz --suite fuzz || failed=1; \
+	python3 tests/summary.py {$(BUILD),build-asan,build-fuzz}/meson-logs/testlog.json || failed=1; \
+	exit $$failed
+
+bench: packages-bench $(BUILD)/build.ninja ## measure; a table here, JSON in bench/results
+	@$(NINJA) -C $(BUILD) --quiet
+	@bench/run.py $(BUILD)/bench bench/results
+
+fuzz: ready-fuzz ## run every fuzzer for FUZZ_SECONDS (60) each
+	@tests/fuzz/run.sh build-fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (600)
+	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
+	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
+
+install: all ## install into PREFIX (/usr/local), below DESTDIR if that is set
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@meson install -C $(BUILD) --quiet
+
+tidy: packages-test ## check layers, purity, sizes and format
+	@tests/tidy.py .
+
+format: packages-test ## put all C files into the project's format
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+clean: ## remove what was built
+	@rm -rf $(BUILD) build-asan build-fuzz
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+# --- Build folders, each made once -----------------------------------------------------------
+
+packages-%:
+	@$(PACKAGES) $*
+
+# The order matters: packages first, then what needs them.
+$(BUILD)/build.ninja: | packages-build
+	@meson setup $(BUILD) > /dev/null || { cat $(BUILD)/meson-logs/meson-log.txt; exit 1; }
+
+.PHONY: ready-test ready-fuzz ready-asan
+ready-test: packages-test $(BUILD)/build.ninja
+	@test -e $(BUILD)/.with-tests || { \
+	  meson setup --reconfigure -Dtests=enabled $(BUILD) > /dev/null && touch $(BUILD)/.with-tests; }
+	@$(NINJA) -C $(BUILD) --quiet
+
+ready-fuzz: packages-test
+	@test -e build-fuzz/build.ninja || CC=clang meson setup build-fuzz $(SANITIZED) \
+	  -Dfuzzers=true -Dtests=disabled > /dev/null
+	@$(NINJA) -C build-fuzz --quiet
+
+ready-asan: packages-test
+	@test -e build-asan/build.ninja || CC=clang meson setup build-asan $(SANITIZED) \
+	  -Dtests=enabled > /dev/null
+	@$(NINJA) -C build-asan --quiet

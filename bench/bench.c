@@ -1,0 +1,37 @@
+#include "bench.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static int results_n;
+
+void bench_begin(const char *bench)
+{
+    results_n = 0;
+    printf("{\"bench\": \"%s\", \"version\": \"%s\", \"results\": [", bench, mu_version());
+}
+
+void bench_result(const char *name, double value, const char *unit)
+{
+    printf("%s\n  {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}",
+           results_n++ > 0 ? "," : "", name, value, unit);
+    fflush(stdout);
+}
+
+void bench_end(void)
+{
+    printf("\n]}\n");
+}
+
+double bench_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void bench_use(uint64_t value)
+{
+    __asm__ volatile("" : : "r"(value));
+}

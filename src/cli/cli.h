@@ -1,0 +1,29 @@
+/* The commands of `muster`, one file each, in the table of main.c. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/base.h"
+
+/* Exit statuses: 0 done, 1 it failed, 2 it was not asked for rightly. */
+#define EXIT_USAGE 2
+
+struct cli_command {
+    const char *name;
+    const char *summary;                /* one line for the list */
+    const char *usage;                  /* what follows "muster NAME" */
+    int (*main)(int argc, char **argv); /* argv[0] is the command's name; gives the exit status */
+};
+
+/* Ends with an entry whose name is NULL. */
+extern const struct cli_command cli_commands[];
+
+/* NULL when there is none of that name. */
+const struct cli_command *cli_find(const char *name);
+
+/* Says on stderr that there is no such command, and which one may have been meant. */
+int cli_unknown(const char *name);
+
+int help_main(int argc, char **argv);
+int version_main(int argc, char **argv);
+
+#endif

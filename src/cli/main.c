@@ -1,0 +1,52 @@
+#include "cli/cli.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct cli_command cli_commands[] = {
+    {"help", "explain muster or one of its commands", "[COMMAND]", help_main},
+    {"version", "print the version", "", version_main},
+    {NULL, NULL, NULL, NULL},
+};
+
+const struct cli_command *cli_find(const char *name)
+{
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        name = "help";
+    } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        name = "version";
+    }
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const struct cli_command *command;
+    int status;
+
+    log_init();
+    if (argc < 2) {
+        char *help[] = {argv[0], NULL};
+
+        help_main(1, help);
+        return EXIT_USAGE;
+    }
+    command = cli_find(argv[1]);
+    if (command == NULL) {
+        return cli_unknown(argv[1]);
+    }
+    status = command->main(argc - 1, argv + 1);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "muster: could not write the output\n");
+        return EXIT_FAILURE;
+    }
+    return status;
+}
