@@ -1,28 +1,34 @@
 #!/bin/bash
-# Runs every fuzzer of a build for a while, one after the other. What it learns stays in the
-# build folder; an input that breaks something is named, and kept there too.
+# Runs the fuzzers of a build for a while, one after the other: all, or those named. What they
+# learn stays in the build folder; an input that breaks something is kept there and named.
 #
-# usage: tests/fuzz/run.sh FOLDER SECONDS
+# usage: tests/fuzz/run.sh FOLDER SECONDS [NAME...]
 set -uo pipefail
 
-here=$(cd "$(dirname "$0")" && pwd)
+if (($# < 2)); then
+    echo "usage: tests/fuzz/run.sh FOLDER SECONDS [NAME...]" >&2
+    exit 2
+fi
+corpus=$(cd "$(dirname "$0")" && pwd)/corpus
 folder=$1 seconds=$2
-failed=0 run=0
+shift 2
+if (($# == 0)); then
+    for fuzzer in "$folder"/fuzz_*; do
+        [[ -f $fuzzer && -x $fuzzer ]] && set -- "$@" "${fuzzer##*/fuzz_}"
+    done
+fi
 
-for fuzzer in "$folder"/fuzz_*; do
-    [[ -f $fuzzer && -x $fuzzer ]] || continue
-    name=$(basename "$fuzzer")
-    learned=$folder/learned/$name
-    mkdir -p "$learned"
-    seeds=$here/corpus/${name#fuzz_}
-    [[ -d $seeds ]] || seeds=
+failed=0
+for name in "$@"; do
+    fuzzer=$folder/fuzz_$name
+    inputs=("$folder/learned/$name") # New inputs go into the first.
+    mkdir -p "${inputs[0]}"
+    [[ -d $corpus/$name ]] && inputs+=("$corpus/$name")
     echo "fuzz: $name for $seconds s"
-    run=$((run + 1))
     if ! "$fuzzer" -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 \
-        -artifact_prefix="$folder/$name-" "$learned" $seeds; then
-        echo "fuzz: $name FAILED; replay with: $fuzzer <the file named above>"
+        -artifact_prefix="$folder/broke-$name-" "${inputs[@]}"; then
+        echo "fuzz: $name FAILED; replay with: $fuzzer ${folder}/broke-$name-…"
         failed=1
     fi
 done
-((run > 0)) || echo "fuzz: there are no fuzzers yet"
 exit $failed
