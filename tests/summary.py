@@ -27,13 +27,14 @@ class Count:
 
     def fail(self, name, why, n=1):
         self.failed += n
-        self.failures.append(f'{name}: {why}')
+        self.failures.append(f'FAILED {name}: {why}')
 
 
 def count_tap(count, name, stdout):
     """Counts the cases of one TAP stream. Returns how many were told, and how many failed."""
     told = failed = 0
     planned = None
+    after_failure = False
     for line in stdout.splitlines():
         plan = PLAN.match(line)
         if plan:
@@ -45,14 +46,18 @@ def count_tap(count, name, stdout):
             continue
         case = CASE.match(line)
         if not case:
+            if after_failure and line.startswith('#'):  # cmocka says here why it failed.
+                count.failures.append('  ' + line[1:].strip())
             continue
         told += 1
+        after_failure = False
         directive = DIRECTIVE.search(case.group(2))
         if directive:
             count.skipped += 1
         elif case.group(1):
             count.fail(name, case.group(2) or 'a case without a name')
             failed += 1
+            after_failure = True
         else:
             count.passed += 1
     if planned is not None and told < planned:
@@ -90,8 +95,8 @@ def main(paths):
                         count_test(count, json.loads(line))
         except (OSError, ValueError, KeyError) as error:
             count.fail(path, f'cannot be read: {error}')
-    for failure in count.failures:
-        print(f'FAILED {failure}')
+    for line in count.failures:
+        print(line)
     print(f'{count.passed} passed, {count.failed} failed, {count.skipped} skipped')
     return 0 if count.failed == 0 and count.passed > 0 else 1
 
