@@ -47,9 +47,10 @@ soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (6
 	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
 	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
 
-install: all ## install into PREFIX (/usr/local), below DESTDIR if that is set
-	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@meson install -C $(BUILD) --quiet
+install: packages-build $(BUILD)/build.ninja ## install into PREFIX (/usr/local), below DESTDIR if set
+	@meson setup --reconfigure -Dprefix=$(PREFIX) $(BUILD) > /dev/null
+	@$(NINJA) -C $(BUILD) --quiet muster
+	@meson install -C $(BUILD) --no-rebuild
 
 tidy: packages-test ## check layers, purity, sizes and format
 	@tests/tidy.py .
