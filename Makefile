@@ -11,6 +11,8 @@ NINJA := ninja $(if $(JOBS),-j $(JOBS))
 MESON_TEST := meson test --no-rebuild --print-errorlogs
 SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
 
+# Ninja runs things side by side; the steps here build on one another.
+.NOTPARALLEL:
 .PHONY: all demo test test-full bench fuzz soak install tidy format clean help packages-%
 
 all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
@@ -48,7 +50,8 @@ soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (6
 	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
 
 install: packages-build $(BUILD)/build.ninja ## install into PREFIX (/usr/local), below DESTDIR if set
-	@meson setup --reconfigure -Dprefix=$(PREFIX) $(BUILD) > /dev/null
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@$(NINJA) -C $(BUILD) build.ninja > /dev/null
 	@$(NINJA) -C $(BUILD) --quiet muster
 	@meson install -C $(BUILD) --no-rebuild
 
@@ -78,8 +81,8 @@ forget-logs:
 	@rm -f build*/meson-logs/testlog.json
 
 ready-test: packages-test $(BUILD)/build.ninja
-	@test -e $(BUILD)/.with-tests || { \
-	  meson setup --reconfigure -Dtests=enabled $(BUILD) > /dev/null && touch $(BUILD)/.with-tests; }
+	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled && \
+	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-tests; }
 	@$(NINJA) -C $(BUILD) --quiet
 
 ready-fuzz: packages-test

@@ -19,6 +19,7 @@ if (($# == 0)); then
 fi
 
 failed=0
+(($# > 0)) || echo "fuzz: there are no fuzzers in $folder"
 for name in "$@"; do
     fuzzer=$folder/fuzz_$name
     inputs=("$folder/learned/$name") # New inputs go into the first.
