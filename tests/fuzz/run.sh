@@ -28,7 +28,8 @@ for name in "$@"; do
     echo "fuzz: $name for $seconds s"
     if ! "$fuzzer" -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="$folder/broke-$name-" "${inputs[@]}"; then
-        echo "fuzz: $name FAILED; replay with: $fuzzer ${folder}/broke-$name-…"
+        broke=$(ls -t "$folder/broke-$name-"* 2>/dev/null | head -n 1)
+        echo "fuzz: $name FAILED; replay with: $fuzzer $broke"
         failed=1
     fi
 done
