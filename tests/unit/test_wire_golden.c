@@ -1,0 +1,209 @@
+/* The format, byte by byte, and lines as people read them. A change here is a change of the
+ * protocol: it needs another version, not another golden. */
+#include "unit/unit.h"
+
+#include "wire/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* want: hexadecimal, blanks between fields. */
+static void expect_hex(const uint8_t *bytes, size_t n, const char *want)
+{
+    char text[2048], packed[2048];
+    size_t packed_n = 0;
+
+    assert_true(n * 2 < sizeof(text) && strlen(want) < sizeof(packed));
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    for (; *want != '\0'; want++) {
+        if (*want != ' ') {
+            packed[packed_n++] = *want;
+        }
+    }
+    packed[packed_n] = '\0';
+    assert_string_equal(text, packed);
+}
+
+static void a_ready_frame_has_these_bytes(void **state)
+{
+    struct msg_ready ready = {.from = wid_make(3, 0, 2), .step = 41, .newest = 8};
+    uint8_t bytes[128];
+    size_t n = 0;
+
+    assert_int_equal(
+        wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
+    expect_hex(bytes, n,
+               "4d535452 01 00 3100 18000000 0700000000000000 0807060504030201 4e6f2ed6 "
+               "0200000003000000 2900000000000000 0800000000000000");
+}
+
+static void a_hello_frame_has_these_bytes(void **state)
+{
+    struct report report = {.slot = 1,
+                            .incarnation = 2,
+                            .phase = PHASE_IN,
+                            .exit_code = 3,
+                            .entered = 4,
+                            .step = 5,
+                            .checkpoint = 6,
+                            .addr = "h:7"};
+    struct msg_hello hello = {.store = 1,
+                              .job = "job",
+                              .name = "n\xc3\xb6",
+                              .incarnation = 2,
+                              .node = 3,
+                              .host = 4,
+                              .min = 5,
+                              .max = 6,
+                              .slots = 7,
+                              .role = ROLE_PS,
+                              .mode = MODE_INPROCESS,
+                              .max_restarts = 8,
+                              .flags = NODE_DRAINING,
+                              .held = 9,
+                              .active = 10,
+                              .reports_n = 1,
+                              .reports = &report};
+    uint8_t bytes[256];
+    size_t n = 0;
+
+    assert_int_equal(wire_encode(WIRE_HELLO, &hello, 0, 1, bytes, sizeof(bytes), &n), MU_OK);
+    expect_hex(
+        bytes, n,
+        "4d535452 01 00 1000 7c000000 0000000000000000 0100000000000000 a1f6afce 0100000000000000 "
+        "03006a6f62 03006ec3b6 0200000000000000 03000000 0400000000000000 05000000 06000000 "
+        "07000000 02 02 08000000 01000000 0900000000000000 0a00000000000000 01000000 "
+        "2a00010000000200000003030000000400000000000000050000000000000006000000000000000300683a37");
+}
+
+static void a_want_record_has_these_bytes(void **state)
+{
+    uint32_t nodes[] = {1, 0x01020304};
+    struct rec_want want = {
+        .job = "j", .size = 2, .paused = 0, .listed = 1, .nodes_n = 2, .nodes = nodes};
+    uint8_t bytes[64];
+    size_t n = 0;
+
+    assert_int_equal(wire_record_encode(WIRE_REC_WANT, &want, bytes, sizeof(bytes), &n), MU_OK);
+    expect_hex(bytes, n,
+               "0801 01 00 15000000 27440229 01006a 02000000 00 01 02000000 01000000 04030201");
+}
+
+static void a_config_record_has_these_bytes(void **state)
+{
+    uint8_t value[] = {'v', 0, 0xff};
+    struct rec_config config = {.job = "", .key = "k", .version = 9, .value_n = 3, .value = value};
+    uint8_t bytes[64];
+    size_t n = 0;
+
+    assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
+    expect_hex(bytes, n,
+               "0a01 01 00 15000000 367814fa 0000 01006b 0900000000000000 00 03000000 7600ff");
+}
+
+static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)
+{
+    char line[1024];
+
+    assert_int_equal(wire_print(type, msg, generation, line, sizeof(line)), strlen(want));
+    assert_string_equal(line, want);
+}
+
+static void lines_read_like_this(void **state)
+{
+    struct msg_ready ready = {.from = wid_make(3, 0, 2), .step = 41, .newest = 8};
+    struct msg_settle settle = {.from = wid_make(1, 2, 3), .step = 40, .held = 1};
+    struct msg_refused refused = {.status = MU_EVERSION, .text = "say \"no\" to it"};
+    struct report reports[] = {{.slot = 0, .phase = PHASE_IN, .entered = 7, .addr = "10.0.0.1:99"},
+                               {.slot = 1, .incarnation = 2, .phase = PHASE_EXITED}};
+    struct msg_reports all = {.seq = 4, .reports_n = 2, .reports = reports};
+    struct msg_admin admin = {.verb = ADMIN_TAKEOVER, .job = "mnist"};
+    uint32_t nodes[] = {4, 9};
+    struct rec_want want = {.job = "mnist", .size = 2, .nodes_n = 2, .nodes = nodes};
+    struct msg_sum sum = {.from = wid_make(1, 0, 1), .step = 3, .data_n = 4096};
+    struct msg_welcome welcome = {.store = 0xabcdef, .node = 4, .lease_ms = 1000};
+
+    expect_line(WIRE_READY, &ready, 7, "ready gen=7 from=n3.0#2 step=41 newest=8");
+    expect_line(WIRE_SETTLE, &settle, 9, "settle gen=9 from=n1.2#3 step=40 held=yes slices=none");
+    settle.slices[0] = 0x0f;
+    settle.slices[1] = 0x41;
+    settle.slices[127] = 0xc0;
+    expect_line(WIRE_SETTLE, &settle, 9,
+                "settle gen=9 from=n1.2#3 step=40 held=yes slices=0-3,8,14,1022-1023");
+    expect_line(WIRE_REFUSED, &refused, 0, "refused status=-5 text=\"say \\\"no\\\" to it\"");
+    expect_line(WIRE_REPORTS, &all, 0,
+                "reports seq=4 reports=[slot=0 phase=in entered=7 addr=10.0.0.1:99, "
+                "slot=1 incarnation=2 phase=exited]");
+    expect_line(WIRE_ADMIN, &admin, 0, "admin verb=takeover job=mnist node=\"\"");
+    expect_line(WIRE_REC_WANT, &want, 0, "want job=mnist size=2 paused=no listed=no nodes=[4, 9]");
+    expect_line(WIRE_SUM, &sum, 2, "sum gen=2 from=n1.0#1 step=3 offset=0 data=4096B");
+    expect_line(WIRE_WELCOME, &welcome, 0,
+                "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0");
+    expect_line((enum wire_type)9999, NULL, 0, "unknown");
+}
+
+static void a_group_key_is_never_printed(void **state)
+{
+    struct member member = {.worker = wid_make(1, 0, 1), .flags = MEMBER_CAUGHT_UP, .addr = "a:1"};
+    struct generation g = {.job = "mnist",
+                           .run = 1,
+                           .number = 7,
+                           .from = 6,
+                           .kind = GENERATION_FAILURE,
+                           .members_n = 1,
+                           .members = &member};
+
+    expect_line(WIRE_REC_GENERATION, &g, 0,
+                "generation job=mnist run=1 number=7 from=6 kind=failure flags=0 base_step=0 "
+                "key=no members=[worker=n1.0#1 flags=1 addr=a:1]");
+    g.key[31] = 0xee;
+    expect_line(WIRE_GENERATION, &g, 7,
+                "generation gen=7 job=mnist run=1 number=7 from=6 kind=failure flags=0 "
+                "base_step=0 key=yes members=[worker=n1.0#1 flags=1 addr=a:1]");
+}
+
+static void a_line_is_cut_with_an_ellipsis_between_characters(void **state)
+{
+    struct msg_refused refused = {.status = 1, .text = "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"};
+    static const char whole[] = "refused status=1 text=\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9";
+    char line[64];
+
+    for (size_t cap = 0; cap <= sizeof(whole); cap++) {
+        memset(line, 'x', sizeof(line));
+        size_t n = wire_print(WIRE_REFUSED, &refused, 0, line, cap);
+
+        assert_int_equal(line[cap], 'x');
+        if (cap == 0) {
+            assert_int_equal(n, 0);
+            continue;
+        }
+        assert_true(n < cap);
+        assert_int_equal(line[n], '\0');
+        if (cap >= sizeof(whole)) {
+            assert_string_equal(line, whole);
+        } else if (cap >= 4) {
+            assert_string_equal(line + n - 3, "\xe2\x80\xa6");
+            assert_memory_equal(line, whole, n - 3);
+            assert_true(((uint8_t)whole[n - 3] & 0xc0) != 0x80);
+        }
+    }
+    assert_int_equal(wire_print(WIRE_REFUSED, &refused, 0, line, 27), 25);
+    assert_string_equal(line, "refused status=1 text=\xe2\x80\xa6");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ready_frame_has_these_bytes),
+        cmocka_unit_test(a_hello_frame_has_these_bytes),
+        cmocka_unit_test(a_want_record_has_these_bytes),
+        cmocka_unit_test(a_config_record_has_these_bytes),
+        cmocka_unit_test(lines_read_like_this),
+        cmocka_unit_test(a_group_key_is_never_printed),
+        cmocka_unit_test(a_line_is_cut_with_an_ellipsis_between_characters),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
