@@ -1,0 +1,64 @@
+#include "core/text.h"
+
+#include "core/message.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool text_number(const char *text, size_t text_n, uint64_t min, uint64_t max, uint64_t *out)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < text_n; i++) {
+        uint64_t digit = (uint64_t)text[i] - '0';
+        if (digit > 9 || value > (max - MIN(digit, max)) / 10) {
+            return false;
+        }
+        value = value * 10 + digit;
+    }
+    if (text_n == 0 || value < min || value > max) {
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool text_is_name(const char *text, size_t text_n)
+{
+    if (text_n < 1 || text_n >= NAME_MAX_LEN) {
+        return false;
+    }
+    for (size_t i = 0; i < text_n; i++) {
+        char c = text[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '.' || c == '_' || c == '-')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct text_quoted text_quote(const char *text, size_t text_n)
+{
+    struct text_quoted q = {.text = "\""};
+    size_t shown_n = MIN(text_n, sizeof(q.text) - 6);
+
+    for (size_t i = 0; i < shown_n; i++) {
+        q.text[1 + i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    }
+    strcpy(q.text + 1 + shown_n, shown_n < text_n ? "...\"" : "\"");
+    return q;
+}
+
+void text_say(char *buffer, size_t cap, const char *fmt, ...)
+{
+    va_list args;
+
+    if (cap == 0) {
+        return;
+    }
+    va_start(args, fmt);
+    (void)vsnprintf(buffer, cap, fmt, args);
+    va_end(args);
+}

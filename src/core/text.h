@@ -1,0 +1,24 @@
+/* Reading what people write: numbers, names, and quoting them back in an error. Texts are bytes
+ * with a length, not always terminated. */
+#ifndef CORE_TEXT_H
+#define CORE_TEXT_H
+
+#include "base/base.h"
+
+/* Digits only, and a value in [min, max]; *out is set on success alone. */
+bool text_number(const char *text, size_t text_n, uint64_t min, uint64_t max, uint64_t *out);
+
+/* A job's or node's name: 1 to NAME_MAX_LEN - 1 of [A-Za-z0-9._-]. */
+bool text_is_name(const char *text, size_t text_n);
+
+/* The text between quotes, cut short if long, what is not printable shown as '?'. Returned by value
+ * so that it can stand in an argument list: text_quote(s, n).text */
+struct text_quoted {
+    char text[44];
+};
+struct text_quoted text_quote(const char *text, size_t text_n);
+
+/* Like snprintf, but for an optional buffer: no-op if cap is 0. */
+void text_say(char *buffer, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+#endif
