@@ -1,0 +1,331 @@
+/* The cluster's front: memory, time, and the way of an event through it. */
+#include "core/cluster.h"
+
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef MUSTER_MUTATIONS
+enum mutation core_mutation;
+#endif
+
+struct cluster_config cluster_defaults(void)
+{
+    return (struct cluster_config){.jobs_max = 64,
+                                   .nodes_max = 16384,
+                                   .workers_max = 65536,
+                                   .lease_ms = 5000,
+                                   .reconnect_ms = 100,
+                                   .suspect_ms = 50,
+                                   .join_window_ms = 2000,
+                                   .orphan_ms = 600000,
+                                   .takeover_ms = 620000,
+                                   .retry_ms = 100};
+}
+
+static bool config_sane(const struct cluster_config *k)
+{
+    return k->jobs_max >= 1 && k->nodes_max >= 1 && k->nodes_max < NONE / 2 &&
+           k->workers_max >= 1 && k->workers_max <= MEMBERS_MAX && k->lease_ms >= 8 &&
+           k->takeover_ms > (uint64_t)k->orphan_ms + k->lease_ms;
+}
+
+static void *take(struct cluster *c, size_t n, size_t size)
+{
+    c->memory += n * size;
+    return calloc(n, size);
+}
+
+int cluster_init(const struct cluster_config *config, struct cluster **c_out)
+{
+    struct cluster *c;
+    struct heap_item *items;
+
+    if (!config_sane(config)) {
+        return MU_EINVAL;
+    }
+    c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        return MU_ENOMEM;
+    }
+    c->config = *config;
+    c->memory = sizeof(*c);
+    for (c->buckets = 16; c->buckets < config->nodes_max * 2; c->buckets *= 2) {
+    }
+    c->jobs = take(c, config->jobs_max, sizeof(*c->jobs));
+    c->nodes = take(c, config->nodes_max, sizeof(*c->nodes));
+    c->workers = take(c, config->workers_max, sizeof(*c->workers));
+    c->scratch = take(c, config->workers_max, sizeof(*c->scratch));
+    c->picked = take(c, config->nodes_max, sizeof(*c->picked));
+    c->ranking = take(c, config->nodes_max, sizeof(*c->ranking));
+    c->loads = take(c, c->buckets, sizeof(*c->loads));
+    c->by_name = take(c, c->buckets, sizeof(uint32_t));
+    c->by_number = take(c, c->buckets, sizeof(uint32_t));
+    c->by_conn = take(c, c->buckets, sizeof(uint32_t));
+    items = take(c, (size_t)config->nodes_max * 2, sizeof(*items));
+    heap_init(&c->heap, items, config->nodes_max * 2);
+    if (c->jobs == NULL || c->nodes == NULL || c->workers == NULL || c->scratch == NULL ||
+        c->picked == NULL || c->ranking == NULL || c->loads == NULL || c->by_name == NULL ||
+        c->by_number == NULL || c->by_conn == NULL || items == NULL) {
+        cluster_close(c);
+        return MU_ENOMEM;
+    }
+    memset(c->by_name, 0xff, c->buckets * sizeof(uint32_t));
+    memset(c->by_number, 0xff, c->buckets * sizeof(uint32_t));
+    memset(c->by_conn, 0xff, c->buckets * sizeof(uint32_t));
+    memset(c->free_slots, 0xff, sizeof(c->free_slots));
+    for (uint32_t i = 0; i < config->nodes_max; i++) {
+        c->nodes[i].next = i + 1 < config->nodes_max ? i + 1 : NONE;
+    }
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        c->edges[i].job = NONE;
+    }
+    c->touched = NONE;
+    c->next_node = 1;
+    c->jobs_due_ms = NEVER;
+    *c_out = c;
+    return MU_OK;
+}
+
+void cluster_close(struct cluster *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    free(c->jobs);
+    free(c->nodes);
+    free(c->workers);
+    free(c->scratch);
+    free(c->picked);
+    free(c->ranking);
+    free(c->loads);
+    free(c->by_name);
+    free(c->by_number);
+    free(c->by_conn);
+    free(c->heap.items);
+    free(c);
+}
+
+void cluster_settle(struct cluster *c, struct effects *fx)
+{
+    while (c->touched != NONE) {
+        struct job *j = &c->jobs[c->touched];
+
+        c->touched = j->next_touched;
+        j->touched = false;
+        job_evaluate(c, j, fx);
+    }
+}
+
+void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx)
+{
+    c->started = true;
+    c->now_ms = c->start_ms = now_ms;
+    c->grace_ms = now_ms + c->config.lease_ms;
+    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
+        if (c->nodes[i].state == NODE_UP) {
+            c->nodes[i].lease_end_ms = c->grace_ms;
+            c->nodes[i].closed_ms = NEVER;
+            node_watch(c, &c->nodes[i]);
+            if (node_by_name_durable(c, c->nodes[i].job, c->nodes[i].name) != &c->nodes[i]) {
+                c->nodes[i].lapsed = true; /* Replaced: it will not come back. */
+            }
+            node_refresh(c, &c->nodes[i]);
+        }
+    }
+    for (uint32_t i = 0; i < c->config.jobs_max; i++) {
+        if (c->jobs[i].used) {
+            c->jobs[i].newcomer_ms = now_ms;
+            job_touch(c, &c->jobs[i]);
+        }
+    }
+    say_note(fx, &(struct note){.kind = NOTE_RESTARTED});
+    cluster_settle(c, fx);
+}
+
+/* A clock that jumped means that we were stopped, not that everyone else died. */
+static void take_time(struct cluster *c, uint64_t now_ms)
+{
+    mu_assert(c->started && now_ms >= c->now_ms);
+    if (!RULE(GRACE_AFTER_JUMP, now_ms - c->now_ms <= c->config.lease_ms / 4)) {
+        c->grace_ms = now_ms + c->config.lease_ms;
+    }
+    c->now_ms = now_ms;
+}
+
+static void jobs_tick(struct cluster *c)
+{
+    if (c->now_ms < c->jobs_due_ms) {
+        return;
+    }
+    c->jobs_due_ms = NEVER;
+    for (uint32_t i = 0; i < c->config.jobs_max; i++) {
+        struct job *j = &c->jobs[i];
+
+        if (!j->used) {
+            continue;
+        }
+        if (j->due_ms <= c->now_ms) {
+            j->due_ms = NEVER;
+            job_touch(c, j);
+        }
+        c->jobs_due_ms = MIN(c->jobs_due_ms, j->due_ms);
+    }
+}
+
+static void node_unmade(struct cluster *c, const struct rec_node *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+    struct node *n = j == NULL ? NULL : node_by_name(c, job_index(c, j), r->name);
+
+    if (n != NULL && n->state == NODE_JOINING && n->incarnation == r->incarnation) {
+        if (n->conn != 0) {
+            say_refused(fx, n->conn, MU_EAGAIN,
+                        "node '%s' could not be written to the journal; it will be tried again",
+                        n->name);
+        }
+        node_free(c, n);
+    }
+}
+
+/* Memory is never ahead of the journal: only what waited for the record is undone. */
+static int on_write_failed(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct record *r = e->u.record;
+    struct job *j = NULL;
+    struct node *n;
+
+    switch (r->kind) {
+    case RECORD_JOB:
+        j = job_find(c, r->u.job.job);
+        j->creating = false;
+        break;
+    case RECORD_NODE:
+        node_unmade(c, &r->u.node, fx);
+        break;
+    case RECORD_GONE:
+        n = node_by_number(c, r->u.gone.node);
+        n->going = false;
+        n->lease_end_ms = c->now_ms + c->config.retry_ms;
+        node_watch(c, n);
+        break;
+    case RECORD_GENERATION:
+        j = job_find(c, r->u.generation.job);
+        j->pending = false;
+        break;
+    case RECORD_ACTIVE:
+        j = job_find(c, r->u.active.job);
+        j->pending = false;
+        break;
+    case RECORD_FINISHED:
+        j = job_find(c, r->u.finished.job);
+        j->finishing = false;
+        break;
+    case RECORD_CHECKPOINT:
+        j = job_find(c, r->u.checkpoint.job);
+        j->saving = false;
+        break;
+    case RECORD_SPENT: /* The charge is lost with the write. */
+    case RECORD_WANT:  /* The asker is told by the driver. */
+    case RECORD_DRAIN:
+    case RECORD_N:
+        break;
+    }
+    if (j != NULL) {
+        j->retry_ms = c->now_ms + c->config.retry_ms;
+        job_touch(c, j);
+    }
+    return MU_OK;
+}
+
+static int dispatch(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    switch (e->kind) {
+    case EVENT_TICK:
+        return MU_OK;
+    case EVENT_HELLO:
+        return on_hello(c, e, fx);
+    case EVENT_RENEW:
+        return on_renew(c, e, fx);
+    case EVENT_REPORTS:
+        return on_reports(c, e, fx);
+    case EVENT_SUSPECT:
+        return on_suspect(c, e, fx);
+    case EVENT_BYE:
+        return on_bye(c, e, fx);
+    case EVENT_CLOSED:
+        return on_closed(c, e, fx);
+    case EVENT_ADMIN:
+        return on_admin(c, e, fx);
+    case EVENT_WANT:
+        return on_want(c, e, fx);
+    case EVENT_MODE:
+        return on_mode(c, e, fx);
+    case EVENT_WRITE_FAILED:
+        return on_write_failed(c, e, fx);
+    }
+    return MU_EINVAL;
+}
+
+int cluster_step(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    int rc;
+
+    take_time(c, e->now_ms);
+    rc = dispatch(c, e, fx);
+    live_tick(c, fx);
+    jobs_tick(c);
+    cluster_settle(c, fx);
+    return rc;
+}
+
+uint64_t cluster_deadline(const struct cluster *c)
+{
+    const struct heap_item *top = heap_top(&c->heap);
+    uint64_t at_ms =
+        c->now_ms + c->config.lease_ms / 8; /* so that a jump can be told from idling */
+
+    at_ms = MIN(at_ms, c->jobs_due_ms);
+    return top != NULL ? MIN(at_ms, top->key) : at_ms;
+}
+
+int cluster_job(const struct cluster *c, const char *job, struct job_view *view_out)
+{
+    const struct job *j = job_find((struct cluster *)(uintptr_t)c, job);
+
+    if (j == NULL || j->run == 0) {
+        return MU_ENOENT;
+    }
+    *view_out = (struct job_view){.name = j->name,
+                                  .run = j->run,
+                                  .generation = j->number,
+                                  .active = j->active,
+                                  .kind = j->kind,
+                                  .flags = j->flags,
+                                  .members_n = j->members_n,
+                                  .nodes_n = j->nodes_n,
+                                  .available_n = j->available_n,
+                                  .step = j->step,
+                                  .checkpoint = j->checkpoint,
+                                  .finished = j->finished,
+                                  .ended = j->ended};
+    return MU_OK;
+}
+
+int cluster_generation(struct cluster *c, const char *job, struct generation *g_out)
+{
+    struct job *j = job_find(c, job);
+
+    if (j == NULL || j->members_n == 0) {
+        return MU_ENOENT;
+    }
+    generation_fill(c, j, g_out);
+    return MU_OK;
+}
+
+size_t cluster_memory(const struct cluster *c)
+{
+    return c->memory;
+}

@@ -1,0 +1,214 @@
+/* The orchestrator's mind: jobs, nodes, workers, leases and generations.
+ *
+ * Pure: cluster_step() takes an event that carries the time, changes volatile state at
+ * once and hands out effects. Durable state changes only in cluster_apply(), called by
+ * the driver once a record that was handed out is durable, in the order they were handed
+ * out. Applying the journal to a new cluster rebuilds it.
+ *
+ * Which workers hold the lineage is never guessed. A generation becomes *active* only
+ * when every member has reported that it has entered it and is caught up, and that
+ * is journaled; members commit nothing in it before they hear so. Hence the members of the last
+ * active generation, and only they, hold the last committed step, and whoever of them
+ * lives can carry on.
+ *
+ * Memory is taken in cluster_init() alone. Renewals and reports cost the same whatever
+ * the number of workers; forming a generation is linear in the nodes of its job. */
+#ifndef CORE_CLUSTER_H
+#define CORE_CLUSTER_H
+
+#include "core/message.h"
+
+struct cluster;
+
+struct cluster_config {
+    uint32_t jobs_max;
+    uint32_t nodes_max;
+    uint32_t workers_max;
+    uint32_t lease_ms;
+    uint32_t reconnect_ms;   /* a closed connection has this long to come back */
+    uint32_t suspect_ms;     /* suspicions gather this long */
+    uint32_t join_window_ms; /* the first generation waits this long after a newcomer */
+    uint32_t orphan_ms;
+    uint32_t takeover_ms; /* must be more than orphan_ms + lease_ms */
+    uint32_t retry_ms;    /* after a failed write */
+    uint64_t store;       /* this store's id; agents of another are refused */
+    bool adopt;           /* … unless this is set: they come in as newcomers */
+};
+
+/* The defaults that DESIGN.md and the manual name; the store's id is left 0. */
+struct cluster_config cluster_defaults(void);
+
+enum record_kind {
+    RECORD_JOB,
+    RECORD_NODE,
+    RECORD_GONE,
+    RECORD_GENERATION,
+    RECORD_ACTIVE,
+    RECORD_FINISHED,
+    RECORD_SPENT,
+    RECORD_CHECKPOINT,
+    RECORD_WANT,
+    RECORD_DRAIN,
+    RECORD_N
+};
+
+struct record {
+    enum record_kind kind;
+    union {
+        struct rec_job job;
+        struct rec_node node;
+        struct rec_gone gone;
+        struct generation generation;
+        struct rec_active active;
+        struct rec_finished finished;
+        struct rec_spent spent;
+        struct rec_checkpoint checkpoint;
+        struct rec_want want;
+        struct rec_drain drain;
+    } u;
+};
+
+enum note_kind {
+    NOTE_JOINED,
+    NOTE_WARM,
+    NOTE_GENERATION,
+    NOTE_ACTIVE,
+    NOTE_LOST,
+    NOTE_BACK,
+    NOTE_DRAINING,
+    NOTE_GONE,
+    NOTE_REFUSED,
+    NOTE_PAUSED,
+    NOTE_TAKEOVER,
+    NOTE_FINISHED,
+    NOTE_ENDED,
+    NOTE_RESTARTED,
+    NOTE_N
+};
+
+/* One happening, for logs, event streams and traces. Strings are constant or borrowed. */
+struct note {
+    enum note_kind kind;
+    const char *job;
+    const char *node; /* its name, or NULL */
+    wid worker;       /* 0 if the note is not about one */
+    uint64_t generation;
+    uint64_t value; /* step, count or exit code, as the kind has it */
+    const char *reason;
+};
+
+enum effect_kind {
+    EFFECT_RECORD, /* make it durable, then cluster_apply() it; or say EVENT_WRITE_FAILED */
+    EFFECT_WELCOME,
+    EFFECT_REFUSED,
+    EFFECT_ACK,
+    EFFECT_GENERATION,
+    EFFECT_ACTIVE,
+    EFFECT_ENDED,
+    EFFECT_NOTE
+};
+
+/* Everything it points to is borrowed until emit() returns. */
+struct effect {
+    enum effect_kind kind;
+    uint32_t conn; /* messages: the connection to send it on */
+    union {
+        const struct record *record;
+        const struct msg_welcome *welcome;
+        const struct msg_refused *refused;
+        const struct msg_ack *ack;
+        const struct generation *generation;
+        const struct msg_active *active;
+        const struct msg_ended *ended;
+        const struct note *note;
+    } u;
+};
+
+/* Where effects go and where keys come from. emit() must not call back into the cluster. */
+struct effects {
+    void (*emit)(struct effects *fx, const struct effect *e);
+    void (*random)(struct effects *fx, uint8_t *out, size_t n);
+};
+
+enum event_kind {
+    EVENT_TICK,
+    EVENT_HELLO,
+    EVENT_RENEW,
+    EVENT_REPORTS,
+    EVENT_SUSPECT,
+    EVENT_BYE,
+    EVENT_CLOSED, /* the connection is gone */
+    EVENT_ADMIN,
+    EVENT_WANT,        /* a new wish for a job's size; nodes_n names are resolved by the driver */
+    EVENT_MODE,        /* u.job names the job and the mode that its first worker decided */
+    EVENT_WRITE_FAILED /* this record will never be durable */
+};
+
+/* `conn` is the driver's number of the connection it came by, never 0 and not reused
+ * before EVENT_CLOSED. Messages are borrowed for the call. */
+struct event {
+    enum event_kind kind;
+    uint64_t now_ms; /* never goes back */
+    uint32_t conn;
+    union {
+        const struct msg_hello *hello;
+        const struct msg_renew *renew;
+        const struct msg_reports *reports;
+        const struct msg_suspect *suspect;
+        const struct msg_admin *admin;
+        const struct rec_want *want;
+        const struct rec_job *job;
+        const struct record *record;
+    } u;
+};
+
+/* On success the cluster is the caller's, released by cluster_close(). MU_EINVAL when the
+ * times make no sense together, MU_ENOMEM. */
+int cluster_init(const struct cluster_config *config, struct cluster **c_out);
+void cluster_close(struct cluster *c);
+
+/* After the last record of the journal has been applied: the time starts, and every
+ * known node has a lease from now (the grace). */
+void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx);
+
+/* MU_OK, or why a request was not taken (admin, want): nothing has changed then. */
+int cluster_step(struct cluster *c, const struct event *e, struct effects *fx);
+
+/* `r` is durable. While the journal is replayed fx is NULL. MU_ECORRUPT when the record
+ * contradicts those before it; the cluster is unchanged then. */
+int cluster_apply(struct cluster *c, const struct record *r, struct effects *fx);
+
+/* Hands out the records that rebuild the durable state: a snapshot. */
+void cluster_dump(struct cluster *c, struct effects *fx);
+
+/* When EVENT_TICK is wanted next. */
+uint64_t cluster_deadline(const struct cluster *c);
+
+/* ---- looking in (status, tests): nothing here changes anything ---- */
+
+struct job_view {
+    const char *name;
+    uint32_t run;
+    uint64_t generation;
+    uint64_t active;
+    uint8_t kind;
+    uint8_t flags;
+    uint32_t members_n; /* of `generation` */
+    uint32_t nodes_n;
+    uint32_t available_n; /* nodes with all their slots live */
+    uint64_t step;
+    uint64_t checkpoint;
+    bool finished;
+    bool ended;
+};
+
+/* MU_ENOENT if there is no such job. */
+int cluster_job(const struct cluster *c, const char *job, struct job_view *view_out);
+
+/* Fills in the published generation as it was sent; members point into the cluster's
+ * scratch, valid until the next call. MU_ENOENT if there is none. */
+int cluster_generation(struct cluster *c, const char *job, struct generation *g_out);
+
+size_t cluster_memory(const struct cluster *c);
+
+#endif

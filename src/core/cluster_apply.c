@@ -1,0 +1,432 @@
+/* Durable state: what each record does. The same code serves a record that has just become
+ * durable (fx is there) and the replay of a journal (fx is NULL, time stands still). */
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
+
+#define EACH_IN(c, l, n)                                  \
+    for (struct node *n = node_at(c, (l)->first), *next_; \
+         n != NULL && (next_ = node_at(c, n->next), 1); n = next_)
+
+static void forget_tombs(struct cluster *c, uint32_t job)
+{
+    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
+        struct node *n = &c->nodes[i];
+
+        if (n->state == NODE_GONE && n->job == job && !n->senior) {
+            node_free(c, n);
+        }
+    }
+}
+
+/* A node that is gone and that no generation names: kept only to remember its budget. */
+static void bury(struct cluster *c, struct node *n)
+{
+    struct job *j = &c->jobs[n->job];
+    bool named = node_by_name(c, n->job, n->name) == n;
+    uint32_t spent = 0;
+
+    list_remove(c, &j->others, n);
+    for (uint32_t s = 0; s < n->slots; s++) {
+        spent += node_worker(c, n, s)->spent;
+    }
+    if (spent == 0 || !named || j->ended) {
+        node_free(c, n);
+    }
+}
+
+/* Puts every node into the list that fits its workers, rank order kept. */
+static void relist(struct cluster *c, struct job *j, struct effects *fx)
+{
+    EACH_IN(c, &j->seniors, n)
+    {
+        bool in = false;
+
+        for (uint32_t s = 0; s < n->slots; s++) {
+            in |= node_worker(c, n, s)->active_inc != 0 || node_worker(c, n, s)->current_inc != 0;
+        }
+        if (in) {
+            continue;
+        }
+        list_remove(c, &j->seniors, n);
+        list_push(c, &j->others, n);
+        n->senior = false;
+        if (n->state == NODE_GONE) {
+            bury(c, n);
+        } else if (n->lapsed && fx != NULL) {
+            node_leave(c, n, fx);
+        }
+    }
+}
+
+static void clear_members(struct cluster *c, struct job *j, bool active_too)
+{
+    EACH_IN(c, &j->seniors, n)
+    {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            struct worker *w = node_worker(c, n, s);
+
+            w->current_inc = 0;
+            w->active_inc = active_too ? 0 : w->active_inc;
+        }
+    }
+}
+
+/* ---- one function per record ---- */
+
+static int apply_job(struct cluster *c, const struct rec_job *r)
+{
+    struct job *j = job_find(c, r->job);
+
+    if (j == NULL) {
+        j = job_make(c, r->job);
+    }
+    if (j == NULL || r->run < j->run) {
+        return MU_ECORRUPT;
+    }
+    j->min = r->min;
+    j->max = r->max;
+    j->max_restarts = r->max_restarts;
+    j->mode = r->mode;
+    j->creating = false;
+    c->next_node = MAX(c->next_node, r->nodes_floor);
+    j->number = MAX(j->number, r->generation_floor);
+    j->next_number = MAX(j->next_number, j->number);
+    if (r->run > j->run) {
+        clear_members(c, j, true);
+        relist(c, j, NULL);
+        forget_tombs(c, job_index(c, j));
+        j->run = r->run;
+        j->members_n = j->active_n = 0;
+        j->active = j->checkpoint = j->saved = j->step = j->finished_step = 0;
+        j->kind = GENERATION_FRESH;
+        j->finished = j->ended = j->finishing = j->saving = false;
+        j->want_size = 0;
+        j->paused = j->listed = false;
+        suspect_forget(c, j);
+    }
+    job_touch(c, j);
+    return MU_OK;
+}
+
+/* A newer node of the same name: the older one keeps its place in its generations, without the
+ * name, and hands on what its slots have spent. */
+static void replace_node(struct cluster *c, struct node *old, struct node *n, struct effects *fx)
+{
+    for (uint32_t s = 0; s < MIN(old->slots, n->slots); s++) {
+        node_worker(c, n, s)->spent = node_worker(c, old, s)->spent;
+    }
+    node_forget_name(c, old);
+    if (old->state == NODE_GONE && !old->senior) {
+        node_free(c, old);
+    } else if (old->state == NODE_UP && !old->lapsed) {
+        old->lapsed = true;
+        node_refresh(c, old);
+        if (!old->senior && fx != NULL) {
+            node_leave(c, old, fx);
+        }
+    }
+}
+
+static int apply_node(struct cluster *c, const struct rec_node *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+    struct node *n, *old;
+
+    if (j == NULL || r->node == 0 || node_by_number(c, r->node) != NULL || r->slots == 0 ||
+        r->slots > SLOTS_MAX || r->role >= ROLE_N) {
+        return MU_ECORRUPT;
+    }
+    old = node_by_name_durable(c, job_index(c, j), r->name);
+    n = node_by_name(c, job_index(c, j), r->name);
+    if (n == NULL || n->state != NODE_JOINING || n->incarnation != r->incarnation) {
+        n = node_make(c, job_index(c, j), r->name, r->slots);
+    }
+    if (n == NULL) {
+        return MU_ELIMIT;
+    }
+    n->incarnation = r->incarnation;
+    n->host = r->host;
+    n->role = r->role;
+    n->state = NODE_UP;
+    node_number(c, n, r->node);
+    c->next_node = MAX(c->next_node, r->node + 1);
+    if (old != NULL) {
+        replace_node(c, old, n, fx);
+    }
+    list_push(c, &j->others, n);
+    j->nodes_n++;
+    j->newcomer_ms = c->now_ms;
+    n->lease_end_ms = c->now_ms + c->config.lease_ms;
+    if (fx != NULL) {
+        node_watch(c, n);
+        say_note(fx, &(struct note){
+                         .kind = NOTE_JOINED, .job = j->name, .node = n->name, .value = n->number});
+        say_welcome(c, n, fx);
+        say_level(c, n, fx);
+    }
+    return MU_OK;
+}
+
+static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effects *fx)
+{
+    struct node *n = node_by_number(c, r->node);
+    struct job *j;
+
+    if (n == NULL || n->state != NODE_UP) {
+        return MU_ECORRUPT;
+    }
+    j = &c->jobs[n->job];
+    say_note(fx, &(struct note){
+                     .kind = NOTE_GONE, .job = j->name, .node = n->name, .generation = j->number});
+    n->state = NODE_GONE;
+    n->going = false;
+    conn_drop(c, n);
+    node_refresh(c, n);
+    j->nodes_n--;
+    job_touch(c, j);
+    if (!n->senior) {
+        bury(c, n);
+    }
+    return MU_OK;
+}
+
+static void enlist(struct cluster *c, struct job *j, const struct member *m, bool replay)
+{
+    struct node *n = node_by_number(c, wid_node(m->worker));
+    struct worker *w = node_worker(c, n, wid_slot(m->worker));
+
+    w->current_inc = wid_incarnation(m->worker);
+    w->caught_up = (m->flags & MEMBER_CAUGHT_UP) != 0;
+    if (replay) { /* Its agent will say how it is; until then it has the benefit of the doubt. */
+        w->incarnation = w->current_inc;
+        w->phase = PHASE_IN;
+        memcpy(w->addr, m->addr, sizeof(w->addr));
+    }
+    if (!n->senior) {
+        list_remove(c, &j->others, n);
+        list_push(c, &j->seniors, n);
+        n->senior = true;
+    }
+}
+
+static int apply_generation(struct cluster *c, const struct generation *g, struct effects *fx)
+{
+    struct job *j = job_find(c, g->job);
+
+    if (j == NULL || g->run != j->run || g->number <= j->number || g->members_n == 0) {
+        return MU_ECORRUPT;
+    }
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        const struct node *n = node_by_number(c, wid_node(g->members[i].worker));
+
+        if (n == NULL || n->job != job_index(c, j) || wid_slot(g->members[i].worker) >= n->slots) {
+            return MU_ECORRUPT;
+        }
+    }
+    clear_members(c, j, false);
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        enlist(c, j, &g->members[i], fx == NULL);
+    }
+    j->number = g->number;
+    j->next_number = MAX(j->next_number, g->number);
+    j->from = g->from;
+    j->kind = g->kind;
+    j->flags = g->flags;
+    j->base_step = g->base_step;
+    memcpy(j->key, g->key, sizeof(j->key));
+    j->members_n = g->members_n;
+    j->pending = false;
+    relist(c, j, fx);
+    job_refresh(c, j);
+    job_touch(c, j);
+    if (fx != NULL) {
+        say_note(fx, &(struct note){.kind = NOTE_GENERATION,
+                                    .job = j->name,
+                                    .generation = j->number,
+                                    .value = j->members_n,
+                                    .reason =
+                                        (const char *[]){"fresh", "boundary", "failure"}[j->kind]});
+        publish_generation(c, j, fx);
+    }
+    return MU_OK;
+}
+
+static int apply_active(struct cluster *c, const struct rec_active *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+
+    if (j == NULL || r->generation != j->number || j->members_n == 0) {
+        return MU_ECORRUPT;
+    }
+    EACH_IN(c, &j->seniors, n)
+    {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            node_worker(c, n, s)->active_inc = node_worker(c, n, s)->current_inc;
+        }
+    }
+    j->active = j->number;
+    j->active_n = j->members_n;
+    j->pending = false;
+    j->takeover_asked = false;
+    j->word_ms = c->now_ms;
+    suspect_forget(c, j);
+    relist(c, j, fx);
+    job_refresh(c, j);
+    job_touch(c, j);
+    if (fx != NULL) {
+        say_note(fx, &(struct note){.kind = NOTE_ACTIVE, .job = j->name, .generation = j->active});
+        publish_active(c, j, fx);
+    }
+    return MU_OK;
+}
+
+static int apply_finished(struct cluster *c, const struct rec_finished *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+
+    if (j == NULL || r->run != j->run) {
+        return MU_ECORRUPT;
+    }
+    j->finishing = false;
+    j->finished = true;
+    j->finished_step = r->step;
+    job_touch(c, j);
+    say_note(fx, &(struct note){.kind = r->ended ? NOTE_ENDED : NOTE_FINISHED,
+                                .job = j->name,
+                                .generation = j->number,
+                                .value = r->step});
+    if (!r->ended) {
+        return MU_OK;
+    }
+    j->ended = true;
+    j->pending = false;
+    j->members_n = j->active_n = 0;
+    clear_members(c, j, true);
+    relist(c, j, fx);
+    job_refresh(c, j);
+    if (fx != NULL) {
+        publish_ended(c, j, fx);
+    }
+    return MU_OK;
+}
+
+static int apply_spent(struct cluster *c, const struct rec_spent *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+    struct node *n = j == NULL ? NULL : node_by_name(c, job_index(c, j), r->name);
+    struct worker *w;
+
+    if (n == NULL || r->slot >= n->slots) {
+        return j == NULL ? MU_ECORRUPT : MU_OK; /* Replaced by a node with fewer slots. */
+    }
+    w = node_worker(c, n, r->slot);
+    w->spent = r->count;
+    if (n->number == wid_node(r->worker)) {
+        w->spent_inc = wid_incarnation(r->worker);
+    }
+    if (fx != NULL && w->spent > j->max_restarts && n->conn != 0) {
+        say_refused(fx, n->conn, MU_ELIMIT,
+                    "node '%s' has used up its %u restarts in this run (--max-restarts)", n->name,
+                    j->max_restarts);
+    }
+    return MU_OK;
+}
+
+static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r)
+{
+    struct job *j = job_find(c, r->job);
+
+    if (j == NULL || r->run != j->run) {
+        return MU_ECORRUPT;
+    }
+    j->saving = false;
+    j->checkpoint = MAX(j->checkpoint, r->step);
+    job_touch(c, j);
+    return MU_OK;
+}
+
+static int apply_want(struct cluster *c, const struct rec_want *r)
+{
+    struct job *j = job_find(c, r->job);
+    const struct list *lists[2];
+
+    if (j == NULL) {
+        return MU_ECORRUPT;
+    }
+    j->want_size = r->size;
+    j->paused = r->paused != 0;
+    j->listed = r->listed != 0;
+    lists[0] = &j->seniors;
+    lists[1] = &j->others;
+    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
+        EACH_IN(c, lists[l], n)
+        {
+            n->listed = false;
+        }
+    }
+    for (uint32_t i = 0; i < r->nodes_n; i++) {
+        struct node *n = node_by_number(c, r->nodes[i]);
+
+        if (n != NULL && n->job == job_index(c, j)) {
+            n->listed = true;
+        }
+    }
+    job_touch(c, j);
+    return MU_OK;
+}
+
+static int apply_drain(struct cluster *c, const struct rec_drain *r, struct effects *fx)
+{
+    struct node *n = node_by_number(c, r->node);
+
+    if (n == NULL) {
+        return MU_OK; /* It left by itself meanwhile. */
+    }
+    n->draining = n->drained = true;
+    say_note(fx,
+             &(struct note){.kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
+    node_refresh(c, n);
+    job_touch(c, &c->jobs[n->job]);
+    return MU_OK;
+}
+
+static int apply_record(struct cluster *c, const struct record *r, struct effects *fx)
+{
+    switch (r->kind) {
+    case RECORD_JOB:
+        return apply_job(c, &r->u.job);
+    case RECORD_NODE:
+        return apply_node(c, &r->u.node, fx);
+    case RECORD_GONE:
+        return apply_gone(c, &r->u.gone, fx);
+    case RECORD_GENERATION:
+        return apply_generation(c, &r->u.generation, fx);
+    case RECORD_ACTIVE:
+        return apply_active(c, &r->u.active, fx);
+    case RECORD_FINISHED:
+        return apply_finished(c, &r->u.finished, fx);
+    case RECORD_SPENT:
+        return apply_spent(c, &r->u.spent, fx);
+    case RECORD_CHECKPOINT:
+        return apply_checkpoint(c, &r->u.checkpoint);
+    case RECORD_WANT:
+        return apply_want(c, &r->u.want);
+    case RECORD_DRAIN:
+        return apply_drain(c, &r->u.drain, fx);
+    case RECORD_N:
+        break;
+    }
+    return MU_ECORRUPT;
+}
+
+int cluster_apply(struct cluster *c, const struct record *r, struct effects *fx)
+{
+    int rc = apply_record(c, r, fx);
+
+    if (rc == MU_OK && fx != NULL) {
+        cluster_settle(c, fx);
+    }
+    return rc;
+}

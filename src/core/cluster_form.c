@@ -1,0 +1,258 @@
+/* Who is in the next generation, and when there is one.
+ *
+ * One membership record of a job is on its way at a time; what happens meanwhile is
+ * judged when it has been applied. */
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
+
+static void add_member(struct cluster *c, struct generation *g, const struct node *n, uint32_t slot,
+                       bool caught_up)
+{
+    const struct worker *w = node_worker(c, n, slot);
+    struct member *m = &c->scratch[g->members_n++];
+
+    m->worker = wid_make(n->number, slot, w->incarnation);
+    m->host = n->host;
+    m->role = n->role;
+    m->flags = caught_up ? MEMBER_CAUGHT_UP : 0;
+    memcpy(m->addr, w->addr, sizeof(m->addr));
+}
+
+static bool hold_wanted(const struct job *j, uint32_t full_n)
+{
+    return j->paused || !RULE(MIN_HOLDS, full_n >= j->min);
+}
+
+/* Makes the record. `full_n` is the number of nodes that have all their slots in it. */
+static void propose(struct cluster *c, struct job *j, struct generation *g, uint32_t full_n,
+                    struct effects *fx)
+{
+    struct record r = {.kind = RECORD_GENERATION};
+
+    if (hold_wanted(j, full_n)) {
+        g->flags |= GENERATION_HOLD;
+    }
+    strcpy(g->job, j->name);
+    g->run = j->run;
+    g->number = ++j->next_number;
+    g->members = c->scratch;
+    fx->random(fx, g->key, sizeof(g->key));
+    r.u.generation = *g;
+    j->pending = true;
+    say_record(fx, &r);
+}
+
+static bool same_as_published(struct cluster *c, const struct job *j, const struct generation *g,
+                              uint32_t full_n)
+{
+    bool held = (j->flags & GENERATION_HOLD) != 0;
+
+    if (g->members_n != j->members_n || hold_wanted(j, full_n) != held) {
+        return false;
+    }
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        wid id = c->scratch[i].worker;
+        const struct node *n = node_by_number(c, wid_node(id));
+
+        if (node_worker(c, n, wid_slot(id))->current_inc != wid_incarnation(id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- fresh: nobody holds a state, or (restart mode) nobody has to ---- */
+
+static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
+{
+    struct generation g = {.kind = GENERATION_FRESH, .base_step = j->checkpoint};
+    uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
+    uint32_t picked_n;
+
+    if (j->available_n < j->min) {
+        return false;
+    }
+    if (j->available_n < j->max && c->now_ms < window_ms) {
+        job_due(c, j, window_ms);
+        j->dirty = true;
+        return false;
+    }
+    picked_n = pick_nodes(c, j, true);
+    for (uint32_t i = 0; i < picked_n; i++) {
+        const struct node *n = &c->nodes[c->picked[i]];
+
+        for (uint32_t s = 0; s < n->slots; s++) {
+            add_member(c, &g, n, s, false);
+        }
+    }
+    if (picked_n < j->min || same_as_published(c, j, &g, picked_n)) {
+        return false;
+    }
+    g.flags = j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
+    propose(c, j, &g, picked_n, fx);
+    return true;
+}
+
+/* No member of the active generation lives. Another lineage may start only when none of
+ * them can come back and commit: proved dead, or out of touch for so long that they have paused. */
+static void form_takeover(struct cluster *c, struct job *j, struct effects *fx)
+{
+    uint64_t at_ms = MAX(j->word_ms, c->start_ms) + c->config.takeover_ms;
+    bool proved = j->tally.dead_n == j->active_n;
+
+    if (!RULE(TAKEOVER_WAITS, j->takeover_asked || proved || c->now_ms >= at_ms)) {
+        job_due(c, j, at_ms);
+        return;
+    }
+    if (form_fresh(c, j, fx)) {
+        say_note(fx,
+                 &(struct note){.kind = NOTE_TAKEOVER,
+                                .job = j->name,
+                                .generation = j->next_number,
+                                .value = j->checkpoint,
+                                .reason = proved ? "every member is dead" : "no member was heard"});
+    }
+}
+
+/* ---- failure: those who live of the last active generation ---- */
+
+static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
+{
+    struct generation g = {.kind = GENERATION_FAILURE, .from = j->active};
+    uint32_t full_n = 0;
+
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        uint32_t before_n = g.members_n;
+
+        for (uint32_t s = 0; s < n->slots; s++) {
+            struct worker *w = node_worker(c, n, s);
+            uint32_t in = RULE(FAILURE_FROM_ACTIVE, false) ? w->current_inc : w->active_inc;
+
+            if (worker_lives(c, n, w, in) && !suspect_drops(c, wid_make(n->number, s, in))) {
+                add_member(c, &g, n, s, true);
+            }
+        }
+        full_n += g.members_n - before_n == n->slots;
+    }
+    if (g.members_n == 0) {
+        form_takeover(c, j, fx);
+    } else {
+        propose(c, j, &g, full_n, fx);
+    }
+}
+
+/* ---- boundary: growth, shrink, drain, pause ---- */
+
+static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
+{
+    struct generation g = {.kind = GENERATION_BOUNDARY, .from = j->active};
+    uint32_t picked_n = pick_nodes(c, j, false);
+    uint32_t full_n = 0;
+
+    for (uint32_t i = 0; i < picked_n; i++) {
+        const struct node *n = &c->nodes[c->picked[i]];
+        uint32_t before_n = g.members_n;
+
+        for (uint32_t s = 0; s < n->slots; s++) {
+            const struct worker *w = node_worker(c, n, s);
+            bool caught_up = worker_lives(c, n, w, w->active_inc);
+
+            if (caught_up || w->phase == PHASE_WARM) {
+                add_member(c, &g, n, s, caught_up);
+            }
+        }
+        full_n += g.members_n - before_n == n->slots;
+    }
+    /* With nobody to hand the state on to, leavers stay until somebody comes. */
+    if (g.members_n > 0 && !same_as_published(c, j, &g, full_n)) {
+        propose(c, j, &g, full_n, fx);
+    }
+}
+
+/* ---- ends and saves ---- */
+
+static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
+{
+    bool stable = j->active == j->number && j->tally.lost_n == 0;
+    bool ended =
+        j->finished && j->active != 0 &&
+        (j->tally.survivors_n == 0 || (stable && j->tally.finished_n == j->tally.survivors_n));
+
+    (void)c;
+    if (!j->finishing && !j->ended && (ended || (j->tally.finished_n > 0 && !j->finished))) {
+        struct record r = {.kind = RECORD_FINISHED,
+                           .u.finished = {.run = j->run, .step = j->step, .ended = ended}};
+
+        strcpy(r.u.finished.job, j->name);
+        j->finishing = true;
+        say_record(fx, &r);
+    }
+    if (!j->saving && j->saved > j->checkpoint) {
+        struct record r = {.kind = RECORD_CHECKPOINT,
+                           .u.checkpoint = {.run = j->run, .step = j->saved}};
+
+        strcpy(r.u.checkpoint.job, j->name);
+        j->saving = true;
+        say_record(fx, &r);
+    }
+}
+
+static bool suspicion_breaks(struct cluster *c, struct job *j)
+{
+    c->dropped_n = 0;
+    if (j->suspected) {
+        suspect_cover(c, j);
+    }
+    for (uint32_t i = 0; i < c->dropped_n; i++) {
+        const struct node *n = node_by_number(c, wid_node(c->dropped[i]));
+
+        if (node_worker(c, n, wid_slot(c->dropped[i]))->current_inc != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void propose_active(struct job *j, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_ACTIVE, .u.active.generation = j->number};
+
+    strcpy(r.u.active.job, j->name);
+    j->pending = true;
+    say_record(fx, &r);
+}
+
+void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
+{
+    bool broken;
+
+    if (j->run == 0 || j->creating || j->ended) {
+        return;
+    }
+    if (c->now_ms < j->retry_ms) {
+        job_due(c, j, j->retry_ms);
+        return;
+    }
+    note_progress(c, j, fx);
+    if (j->pending || j->finishing) {
+        return;
+    }
+    broken = suspicion_breaks(c, j) || j->tally.lost_n > 0;
+    if (j->members_n == 0 || (broken && j->active == 0)) {
+        form_fresh(c, j, fx);
+    } else if (broken && j->mode != MODE_RESTART) {
+        form_failure(c, j, fx);
+    } else if (!broken && j->number != j->active) {
+        if (j->tally.entered_n > 0 && RULE(ACTIVE_NEEDS_ALL, j->tally.entered_n == j->members_n)) {
+            propose_active(j, fx);
+        }
+    } else if (j->mode == MODE_RESTART && (broken || j->dirty)) {
+        j->dirty = false;
+        form_fresh(c, j, fx);
+    } else if (j->dirty && j->mode != MODE_AUTO && !j->finished) {
+        j->dirty = false;
+        form_boundary(c, j, fx);
+    }
+}

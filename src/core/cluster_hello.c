@@ -1,0 +1,217 @@
+/* Nodes come and go: hello, renewal, bye. A newcomer counts once its record is durable;
+ * one that comes back takes up where it was. */
+#include "core/cluster_state.h"
+
+#include <string.h>
+
+static bool hello_sane(const struct cluster *c, const struct msg_hello *h)
+{
+    return h->job[0] != '\0' && h->name[0] != '\0' && h->slots >= 1 && h->slots <= SLOTS_MAX &&
+           h->slots <= c->config.workers_max && h->min >= 1 && h->min <= h->max &&
+           h->role < ROLE_N && h->mode < MODE_N && h->incarnation != 0;
+}
+
+static void record_job(const struct msg_hello *h, uint32_t run, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_JOB,
+                       .u.job = {.run = run,
+                                 .min = h->min,
+                                 .max = h->max,
+                                 .max_restarts = h->max_restarts,
+                                 .mode = h->mode}};
+
+    strcpy(r.u.job.job, h->job);
+    say_record(fx, &r);
+}
+
+/* The job this node asks for, made or given a new run if need be. NULL: answered already. */
+static struct job *hello_job(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_hello *h = e->u.hello;
+    struct job *j = job_find(c, h->job);
+
+    if (j == NULL) {
+        j = job_make(c, h->job);
+        if (j == NULL) {
+            say_refused(fx, e->conn, MU_ELIMIT,
+                        "job '%s': this orchestrator has its %u jobs already", h->job,
+                        c->config.jobs_max);
+            return NULL;
+        }
+        j->run = 0;
+    }
+    if (j->run == 0 || (j->ended && j->nodes_n == 0)) {
+        if (!j->creating) {
+            j->creating = true;
+            j->min = h->min;
+            j->max = h->max;
+            record_job(h, j->run + 1, fx);
+        }
+    } else if (j->ended) {
+        struct msg_ended ended = {.run = j->run, .step = j->finished_step};
+
+        fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = e->conn, .u.ended = &ended});
+        return NULL;
+    }
+    if (h->min != j->min || h->max != j->max) {
+        say_refused(
+            fx, e->conn, MU_EINVAL,
+            "job '%s' runs with --nnodes %u:%u, node '%s' asks for %u:%u; start it with the "
+            "same values",
+            h->job, j->min, j->max, h->name, h->min, h->max);
+        return NULL;
+    }
+    return j;
+}
+
+static bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
+{
+    for (uint32_t s = 0; s < n->slots; s++) {
+        if (node_worker(c, n, s)->spent > j->max_restarts) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int register_node(struct cluster *c, struct job *j, const struct event *e,
+                         struct effects *fx)
+{
+    const struct msg_hello *h = e->u.hello;
+    struct record r = {.kind = RECORD_NODE};
+    struct node *n = node_make(c, job_index(c, j), h->name, h->slots);
+
+    if (n == NULL) {
+        say_refused(fx, e->conn, MU_ELIMIT, "node '%s': no room for %u more workers (limit %u)",
+                    h->name, h->slots, c->config.workers_max);
+        return MU_ELIMIT;
+    }
+    n->incarnation = h->incarnation;
+    n->host = h->host;
+    n->role = h->role;
+    n->draining = (h->flags & NODE_DRAINING) != 0;
+    conn_bind(c, n, e->conn);
+    strcpy(r.u.node.job, h->job);
+    strcpy(r.u.node.name, h->name);
+    r.u.node.node = c->next_node++;
+    r.u.node.incarnation = h->incarnation;
+    r.u.node.host = h->host;
+    r.u.node.slots = h->slots;
+    r.u.node.role = h->role;
+    say_record(fx, &r);
+    return MU_OK;
+}
+
+/* The same agent process again, perhaps by a new connection. */
+static int hello_again(struct cluster *c, struct node *n, const struct event *e, struct effects *fx)
+{
+    const struct msg_hello *h = e->u.hello;
+
+    if (n->going) {
+        say_refused(fx, e->conn, MU_EAGAIN, "node '%s' is being removed; try again", h->name);
+        return MU_EAGAIN;
+    }
+    conn_bind(c, n, e->conn);
+    if (n->state == NODE_JOINING) {
+        return MU_OK; /* Welcomed once its record is durable. */
+    }
+    n->draining |= (h->flags & NODE_DRAINING) != 0;
+    n->held = h->held;
+    n->active = h->active;
+    node_heard(c, n);
+    say_welcome(c, n, fx);
+    if (h->node == n->number) { /* otherwise it has yet to learn that it is new here */
+        take_reports(c, n, h->reports, h->reports_n, fx);
+    }
+    say_level(c, n, fx);
+    return MU_OK;
+}
+
+int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_hello *h = e->u.hello;
+    struct job *j;
+    struct node *n;
+
+    if (!hello_sane(c, h)) {
+        say_refused(fx, e->conn, MU_EINVAL,
+                    "node '%s': its hello makes no sense (slots %u, nnodes %u:%u, role %u)",
+                    h->name, h->slots, h->min, h->max, h->role);
+        return MU_EINVAL;
+    }
+    if (h->store != 0 && h->store != c->config.store && !c->config.adopt) {
+        say_refused(
+            fx, e->conn, MU_EREFUSED,
+            "node '%s' belongs to another orchestrator's store; start this one with --adopt to "
+            "take it in as a newcomer",
+            h->name);
+        return MU_EREFUSED;
+    }
+    j = hello_job(c, e, fx);
+    if (j == NULL) {
+        return MU_EREFUSED;
+    }
+    n = node_by_name(c, job_index(c, j), h->name);
+    if (n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE) {
+        return hello_again(c, n, e, fx);
+    }
+    if (n != NULL && n->conn != 0 && n->state != NODE_GONE) {
+        say_refused(fx, e->conn, MU_EEXIST,
+                    "a node named '%s' is here already; give this one another --node-name",
+                    h->name);
+        return MU_EEXIST;
+    }
+    if (n != NULL && budget_spent(c, j, n)) {
+        say_refused(fx, e->conn, MU_ELIMIT,
+                    "node '%s' has used up its %u restarts in this run (--max-restarts)", h->name,
+                    j->max_restarts);
+        return MU_ELIMIT;
+    }
+    return register_node(c, j, e, fx);
+}
+
+int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_renew *m = e->u.renew;
+    struct node *n = node_by_conn(c, e->conn);
+    struct msg_ack ack = {.seq = m->seq};
+
+    if (n == NULL || n->state != NODE_UP || n->going) {
+        say_refused(fx, e->conn, MU_ESTALE, "this node is not known here; say hello again");
+        return MU_ESTALE;
+    }
+    n->held = MAX(n->held, m->held);
+    n->active = MAX(n->active, m->active);
+    node_heard(c, n);
+    if ((m->flags & NODE_DRAINING) != 0 && !n->draining) {
+        n->draining = true;
+        say_note(fx, &(struct note){
+                         .kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
+        node_refresh(c, n);
+    }
+    fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
+    say_level(c, n, fx);
+    return MU_OK;
+}
+
+/* The node will never be heard again under this number. */
+void node_leave(struct cluster *c, struct node *n, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_GONE, .u.gone.node = n->number};
+
+    (void)c;
+    if (!n->going && n->state == NODE_UP) {
+        n->going = true;
+        say_record(fx, &r);
+    }
+}
+
+int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    struct node *n = node_by_conn(c, e->conn);
+
+    if (n != NULL && n->state == NODE_UP) {
+        node_leave(c, n, fx);
+    }
+    return MU_OK;
+}

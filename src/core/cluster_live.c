@@ -1,0 +1,237 @@
+/* Who is alive. A lease or a reconnect time that lapses is a judgement that can be taken
+ * back until a generation without the node is active; an exit is proof.
+ *
+ * Each node adds a small tally to its job's, kept up by node_refresh(), so that an event
+ * costs the same whatever the number of workers. */
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
+
+bool node_alive(const struct cluster *c, const struct node *n)
+{
+    (void)c;
+    return n->state == NODE_UP && !n->lapsed;
+}
+
+bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,
+                  uint32_t incarnation)
+{
+    return incarnation != 0 && w->incarnation == incarnation && node_alive(c, n) &&
+           w->phase != PHASE_NONE && w->phase != PHASE_LOST && w->phase != PHASE_EXITED;
+}
+
+bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnation)
+{
+    return n->state == NODE_GONE || w->incarnation > incarnation ||
+           (w->incarnation == incarnation && w->phase == PHASE_EXITED);
+}
+
+/* Can it be in the next planned generation, with all its slots? */
+static bool node_available(struct cluster *c, const struct node *n)
+{
+    if (!node_alive(c, n) || n->draining || !role_trains(n->role)) {
+        return false;
+    }
+    for (uint32_t s = 0; s < n->slots; s++) {
+        const struct worker *w = node_worker(c, n, s);
+        bool member = worker_lives(c, n, w, w->current_inc) || worker_lives(c, n, w, w->active_inc);
+
+        if (w->phase != PHASE_WARM && !member) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tally_worker(struct cluster *c, const struct job *j, const struct node *n,
+                         const struct worker *w, struct tally *t)
+{
+    bool current_lost = w->current_inc != 0 && !worker_lives(c, n, w, w->current_inc);
+    bool active_lost = w->active_inc != 0 && !worker_lives(c, n, w, w->active_inc);
+
+    /* Until a planned generation is active its leavers matter too: the others may still
+     * wait for their last READY. */
+    if (current_lost || (j->kind == GENERATION_BOUNDARY && active_lost)) {
+        t->lost_n++;
+    }
+    if (w->current_inc != 0 && !current_lost && w->entered == j->number) {
+        t->entered_n++;
+    }
+    if (w->active_inc != 0) {
+        t->survivors_n += !active_lost;
+        t->finished_n += !active_lost && w->phase == PHASE_FINISHED;
+        t->dead_n += worker_dead(n, w, w->active_inc);
+    }
+}
+
+static void tally_add(struct tally *to, const struct tally *t, uint32_t sign)
+{
+    to->lost_n += sign * t->lost_n;
+    to->entered_n += sign * t->entered_n;
+    to->finished_n += sign * t->finished_n;
+    to->survivors_n += sign * t->survivors_n;
+    to->dead_n += sign * t->dead_n;
+}
+
+void node_refresh(struct cluster *c, struct node *n)
+{
+    struct job *j = &c->jobs[n->job];
+    struct tally t = {0};
+    bool available;
+
+    if (n->state == NODE_JOINING || n->state == NODE_FREE) {
+        return;
+    }
+    available = node_available(c, n);
+    for (uint32_t s = 0; s < n->slots; s++) {
+        tally_worker(c, j, n, node_worker(c, n, s), &t);
+    }
+    if (available != n->available || memcmp(&t, &n->tally, sizeof(t)) != 0) {
+        job_touch(c, j);
+    }
+    j->available_n += available;
+    j->available_n -= n->available;
+    n->available = available;
+    tally_add(&j->tally, &t, 1);
+    tally_add(&j->tally, &n->tally, UINT32_MAX); /* minus one, modulo 2^32 */
+    n->tally = t;
+}
+
+void job_refresh(struct cluster *c, struct job *j)
+{
+    const struct list *lists[] = {&j->seniors, &j->others};
+
+    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
+        for (struct node *n = node_at(c, lists[l]->first); n != NULL; n = node_at(c, n->next)) {
+            node_refresh(c, n);
+        }
+    }
+}
+
+void job_touch(struct cluster *c, struct job *j)
+{
+    j->dirty = true;
+    if (!j->touched) {
+        j->touched = true;
+        j->next_touched = c->touched;
+        c->touched = job_index(c, j);
+    }
+}
+
+void job_due(struct cluster *c, struct job *j, uint64_t at_ms)
+{
+    j->due_ms = MIN(j->due_ms, at_ms);
+    c->jobs_due_ms = MIN(c->jobs_due_ms, at_ms);
+}
+
+/* ---- leases ---- */
+
+void node_watch(struct cluster *c, struct node *n)
+{
+    if (!n->timed) {
+        n->timed = true;
+        heap_push(&c->heap, n->lease_end_ms, node_index(c, n) * 2);
+    }
+}
+
+static void watch_close(struct cluster *c, struct node *n)
+{
+    if (!n->timed_close) {
+        n->timed_close = true;
+        heap_push(&c->heap, n->closed_ms + c->config.reconnect_ms, node_index(c, n) * 2 + 1);
+    }
+}
+
+void node_heard(struct cluster *c, struct node *n)
+{
+    struct job *j = &c->jobs[n->job];
+
+    n->lease_end_ms = c->now_ms + c->config.lease_ms;
+    n->closed_ms = n->conn != 0 ? NEVER : n->closed_ms;
+    if (n->senior) {
+        j->word_ms = c->now_ms;
+    }
+    if (n->lapsed && n->state == NODE_UP) {
+        n->lapsed = false;
+        node_refresh(c, n);
+    }
+    node_watch(c, n);
+}
+
+int on_closed(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    struct node *n = node_by_conn(c, e->conn);
+
+    (void)fx;
+    if (n == NULL) {
+        return MU_OK;
+    }
+    conn_drop(c, n);
+    n->closed_ms = c->now_ms;
+    watch_close(c, n);
+    return MU_OK;
+}
+
+static void node_lapse(struct cluster *c, struct node *n, const char *why, struct effects *fx)
+{
+    const struct job *j = &c->jobs[n->job];
+
+    n->lapsed = true;
+    say_note(fx, &(struct note){.kind = NOTE_LOST,
+                                .job = j->name,
+                                .node = n->name,
+                                .generation = j->number,
+                                .reason = why});
+    node_refresh(c, n);
+    if (!n->senior) {
+        node_leave(c, n, fx);
+    }
+}
+
+/* An entry only says when to look; the node says what is due. */
+static void node_due(struct cluster *c, struct node *n, struct effects *fx)
+{
+    uint64_t close_ms =
+        n->closed_ms == NEVER ? NEVER : MAX(n->closed_ms + c->config.reconnect_ms, c->grace_ms);
+    uint64_t lease_ms = MAX(n->lease_end_ms, c->grace_ms);
+
+    if (n->state != NODE_UP) {
+        return;
+    }
+    if (n->lapsed) {
+        if (!n->senior) {
+            node_leave(c, n, fx); /* Its record could not be written the last time. */
+        }
+    } else if (close_ms <= c->now_ms) {
+        node_lapse(c, n, "its connection closed and did not come back", fx);
+    } else if (lease_ms <= c->now_ms) {
+        node_lapse(c, n, "its lease lapsed", fx);
+    } else {
+        node_watch(c, n);
+    }
+}
+
+/* All that is due is judged first, so that losses that fall together make one generation. */
+void live_tick(struct cluster *c, struct effects *fx)
+{
+    const struct heap_item *top;
+
+    while ((top = heap_top(&c->heap)) != NULL && top->key <= c->now_ms) {
+        struct node *n = &c->nodes[top->value / 2];
+        bool close = top->value % 2 == 1;
+
+        heap_pop(&c->heap);
+        if (close) {
+            n->timed_close = false;
+        } else {
+            n->timed = false;
+            n->lease_end_ms = MAX(n->lease_end_ms, c->grace_ms);
+        }
+        node_due(c, n, fx);
+        if (close && n->state == NODE_UP && !n->lapsed && n->closed_ms != NEVER) {
+            n->closed_ms = MAX(n->closed_ms, c->now_ms); /* in the grace: look again later */
+            watch_close(c, n);
+        }
+    }
+}

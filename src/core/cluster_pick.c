@@ -1,0 +1,99 @@
+/* Which nodes a planned or a fresh generation should have: members in their order as far
+ * as the size goes (so that a shrink cuts the tail), then newcomers, those on the
+ * least-loaded hosts first. */
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
+
+static uint32_t size_wanted(const struct job *j)
+{
+    if (j->listed) {
+        return UINT32_MAX;
+    }
+    return j->want_size != 0 ? MIN(j->want_size, j->max) : j->max;
+}
+
+static bool wanted(const struct job *j, const struct node *n)
+{
+    return !n->draining && (!j->listed || n->listed);
+}
+
+/* Does it have a living worker that holds the lineage? */
+static bool holds_state(struct cluster *c, const struct node *n)
+{
+    return n->tally.survivors_n > 0 && node_alive(c, n);
+}
+
+static struct load *load_of(struct cluster *c, uint64_t host)
+{
+    uint64_t h = host * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t i = (uint32_t)(h >> 32) & (c->buckets - 1);
+
+    while (c->loads[i].used && c->loads[i].host != host) {
+        i = (i + 1) & (c->buckets - 1);
+    }
+    c->loads[i].used = true;
+    c->loads[i].host = host;
+    return &c->loads[i];
+}
+
+static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked_n, uint32_t cap)
+{
+    struct heap heap;
+
+    memset(c->loads, 0, c->buckets * sizeof(*c->loads));
+    for (uint32_t i = 0; i < picked_n; i++) {
+        load_of(c, c->nodes[c->picked[i]].host)->n++;
+    }
+    heap_init(&heap, c->ranking, c->config.nodes_max);
+    for (struct node *n = node_at(c, j->others.first); n != NULL; n = node_at(c, n->next)) {
+        if (n->available && wanted(j, n)) {
+            heap_push(&heap, (uint64_t)load_of(c, n->host)->n << 32 | n->number, node_index(c, n));
+        }
+    }
+    while (picked_n < cap && heap_top(&heap) != NULL) {
+        struct heap_item top = *heap_top(&heap);
+        const struct node *n = &c->nodes[top.value];
+        struct load *load = load_of(c, n->host);
+
+        heap_pop(&heap);
+        if (load->n != top.key >> 32) { /* Its host was taken from since. */
+            heap_push(&heap, (uint64_t)load->n << 32 | n->number, top.value);
+            continue;
+        }
+        load->n++;
+        c->picked[picked_n++] = top.value;
+    }
+    return picked_n;
+}
+
+/* Members by seniority. `whole`: only nodes with all their slots, as a fresh start wants. */
+static uint32_t pick_members(struct cluster *c, struct job *j, uint32_t cap, bool whole,
+                             bool leavers)
+{
+    uint32_t picked_n = 0;
+
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        bool in = whole ? n->available : holds_state(c, n);
+
+        if (picked_n < cap && in && (leavers || wanted(j, n))) {
+            c->picked[picked_n++] = node_index(c, n);
+        }
+    }
+    return picked_n;
+}
+
+uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole)
+{
+    uint32_t cap = size_wanted(j);
+    uint32_t members_n = pick_members(c, j, cap, whole, false);
+    uint32_t picked_n = pick_newcomers(c, j, members_n, cap);
+
+    if (whole || members_n > 0 || picked_n == 0 || RULE(BOUNDARY_KEEPS_ONE, false)) {
+        return picked_n;
+    }
+    /* A full replacement: the old and the new together first, so that the state is handed on. */
+    members_n = pick_members(c, j, UINT32_MAX, whole, true);
+    return pick_newcomers(c, j, members_n, members_n + picked_n);
+}

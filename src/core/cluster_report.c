@@ -1,0 +1,125 @@
+/* What agents say of their workers. Reports state levels: taking one twice, late or out of
+ * order changes nothing that a newer one has said. */
+#include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
+
+/* A script that failed by itself (1–127) is charged to its slot, once per life. */
+static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effects *fx)
+{
+    struct worker *w = node_worker(c, n, slot);
+    const struct job *j = &c->jobs[n->job];
+    struct record r = {.kind = RECORD_SPENT,
+                       .u.spent = {.slot = slot,
+                                   .count = w->spent + 1,
+                                   .worker = wid_make(n->number, slot, w->incarnation)}};
+
+    if (w->spent_inc == w->incarnation || n->state != NODE_UP) {
+        return;
+    }
+    w->spent_inc = w->incarnation;
+    strcpy(r.u.spent.job, j->name);
+    strcpy(r.u.spent.name, n->name);
+    say_record(fx, &r);
+}
+
+static void note_worker(struct cluster *c, const struct node *n, uint32_t slot, enum note_kind kind,
+                        uint64_t value, const char *reason, struct effects *fx)
+{
+    const struct job *j = &c->jobs[n->job];
+
+    say_note(fx, &(struct note){.kind = kind,
+                                .job = j->name,
+                                .node = n->name,
+                                .worker =
+                                    wid_make(n->number, slot, node_worker(c, n, slot)->incarnation),
+                                .generation = j->number,
+                                .value = value,
+                                .reason = reason});
+}
+
+static void note_change(struct cluster *c, const struct node *n, uint32_t slot, uint8_t was,
+                        const struct report *r, struct effects *fx)
+{
+    if (r->phase == was) {
+        return;
+    }
+    if (r->phase == PHASE_WARM) {
+        note_worker(c, n, slot, NOTE_WARM, 0, NULL, fx);
+    } else if (r->phase == PHASE_LOST) {
+        note_worker(c, n, slot, NOTE_LOST, 0, "it stopped answering its agent", fx);
+    } else if (r->phase == PHASE_EXITED) {
+        note_worker(c, n, slot, NOTE_LOST, r->exit_code, "it exited", fx);
+    } else if (was == PHASE_LOST) {
+        note_worker(c, n, slot, NOTE_BACK, 0, NULL, fx);
+    }
+}
+
+static void take_report(struct cluster *c, struct node *n, const struct report *r,
+                        struct effects *fx)
+{
+    struct job *j = &c->jobs[n->job];
+    struct worker *w;
+    uint8_t was;
+
+    if (r->slot >= n->slots || r->phase >= PHASE_N || r->phase == PHASE_NONE ||
+        r->incarnation == 0) {
+        return;
+    }
+    w = node_worker(c, n, r->slot);
+    if (!RULE(STALE_INCARNATION, r->incarnation >= w->incarnation)) {
+        return;
+    }
+    was = w->phase;
+    if (r->incarnation != w->incarnation) {
+        w->incarnation = r->incarnation;
+        w->entered = 0;
+        was = PHASE_NONE;
+    } else if (was == PHASE_EXITED) {
+        return; /* The dead stay dead. */
+    }
+    w->phase = r->phase;
+    w->entered = MAX(w->entered, r->entered);
+    w->step = r->step;
+    memcpy(w->addr, r->addr, sizeof(w->addr));
+    j->step = MAX(j->step, r->step);
+    if (RULE(CHECKPOINT_FENCE, w->active_inc == w->incarnation && w->entered >= j->active)) {
+        j->saved = MAX(j->saved, r->checkpoint);
+    }
+    note_change(c, n, r->slot, was, r, fx);
+    if (r->phase == PHASE_EXITED && r->exit_code >= 1 && r->exit_code <= 127) {
+        charge(c, n, r->slot, fx);
+    }
+}
+
+void take_reports(struct cluster *c, struct node *n, const struct report *reports,
+                  uint32_t reports_n, struct effects *fx)
+{
+    struct job *j = &c->jobs[n->job];
+
+    for (uint32_t i = 0; i < reports_n; i++) {
+        take_report(c, n, &reports[i], fx);
+    }
+    node_refresh(c, n);
+    if (j->saved > j->checkpoint) {
+        job_touch(c, j);
+    }
+}
+
+int on_reports(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_reports *m = e->u.reports;
+    struct node *n = node_by_conn(c, e->conn);
+    struct msg_ack ack = {.reports = m->seq};
+
+    if (n == NULL || n->state != NODE_UP || n->going) {
+        say_refused(fx, e->conn, MU_ESTALE, "this node is not known here; say hello again");
+        return MU_ESTALE;
+    }
+    node_heard(c, n);
+    take_reports(c, n, m->reports, m->reports_n, fx);
+    fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
+    say_level(c, n, fx);
+    return MU_OK;
+}

@@ -1,0 +1,252 @@
+/* The inside of a cluster, shared by the cluster_*.c files and by nobody else.
+ *
+ * Nodes and workers live in pools; links are indices, NONE where there is none. A node's
+ * slots are neighbours in the worker pool. `seniors` is the list of nodes with a worker
+ * in the active or the published generation, in rank order; all others wait in `others`. */
+#ifndef CORE_CLUSTER_STATE_H
+#define CORE_CLUSTER_STATE_H
+
+#include "base/heap.h"
+#include "core/cluster.h"
+
+#define NONE UINT32_MAX
+#define NEVER UINT64_MAX
+#define EDGES_MAX 256
+
+/* One slot. An incarnation of 0 means "not in it". */
+struct worker {
+    uint32_t incarnation; /* the newest that was reported */
+    uint32_t active_inc;  /* the one in the active generation */
+    uint32_t current_inc; /* the one in the published generation */
+    uint32_t spent;       /* of its restart budget */
+    uint32_t spent_inc;   /* the incarnation that was charged last */
+    bool caught_up;       /* in the published generation, as one that holds the state */
+    uint8_t phase;
+    uint64_t entered;
+    uint64_t step;
+    char addr[ADDR_MAX_LEN];
+};
+
+enum node_state {
+    NODE_FREE,
+    NODE_JOINING, /* its record is not durable yet */
+    NODE_UP,
+    NODE_GONE, /* for good; kept while a generation or a spent budget names it */
+};
+
+/* What a node's workers add to their job's counts. */
+struct tally {
+    uint32_t lost_n;      /* of the generations that matter now, not living */
+    uint32_t entered_n;   /* of the published one, entered and caught up */
+    uint32_t finished_n;  /* of the active one, finished */
+    uint32_t survivors_n; /* of the active one, living */
+    uint32_t dead_n;      /* of the active one, proved dead */
+};
+
+struct node {
+    char name[NAME_MAX_LEN];
+    uint64_t incarnation;
+    uint64_t host;
+    uint32_t number;
+    uint32_t job;
+    uint32_t conn; /* 0: none */
+    uint32_t workers;
+    uint32_t slots;
+    uint8_t role;
+    uint8_t state;
+    bool lapsed;
+    bool draining;
+    bool drained; /* … by a record, not by its own wish */
+    bool listed;
+    bool senior;
+    bool timed;       /* its lease is in the heap … */
+    bool timed_close; /* … and the end of its time to reconnect */
+    bool going;       /* a record that ends it is on its way */
+    bool warmed;      /* all slots have been said to be warm */
+    uint64_t lease_end_ms;
+    uint64_t closed_ms; /* NEVER while connected, or never seen connected */
+    uint64_t held;
+    uint64_t active;
+    uint32_t prev, next; /* seniors or others */
+    uint32_t chain_name, chain_number, chain_conn;
+    /* What node_refresh() last counted into the job. */
+    bool available;
+    struct tally tally;
+};
+
+struct list {
+    uint32_t first, last;
+};
+
+struct job {
+    char name[NAME_MAX_LEN];
+    bool used;
+    uint32_t run;
+    uint32_t min, max, max_restarts;
+    uint8_t mode;
+    /* The published generation. */
+    uint64_t number, from, base_step;
+    uint8_t kind, flags;
+    uint8_t key[KEY_BYTES];
+    uint32_t members_n;
+    uint64_t active;
+    uint32_t active_n;
+    uint64_t checkpoint;
+    uint64_t finished_step;
+    bool finished, ended;
+    uint32_t want_size;
+    bool paused, listed;
+    struct list seniors, others;
+    uint32_t nodes_n;
+    /* Volatile. */
+    uint64_t step;
+    uint32_t available_n;
+    struct tally tally;
+    uint64_t next_number; /* generation numbers are never tried twice */
+    uint64_t word_ms;     /* when a member of the active generation was last heard */
+    uint64_t saved;       /* newest checkpoint reported */
+    uint64_t retry_ms;    /* no record before this, after a failed write */
+    bool pending;         /* a membership record is on its way */
+    bool creating;        /* its own record is on its way */
+    bool finishing;
+    bool saving;
+    bool dirty;   /* something that may change the plan has happened */
+    bool touched; /* it is in the list of jobs to judge after this event */
+    uint32_t next_touched;
+    bool takeover_asked;
+    bool suspected; /* it may have edges */
+    uint64_t newcomer_ms;
+    uint64_t suspect_ms; /* when gathered suspicions are judged; NEVER if none */
+    uint64_t due_ms;
+};
+
+/* Two workers that can't talk to each other, by the word of one of them. */
+struct edge {
+    uint32_t job; /* NONE: free */
+    wid a, b;     /* a < b */
+    uint64_t ripe_ms, last_ms;
+};
+
+/* Members on one host; a slot of an open hash. */
+struct load {
+    uint64_t host;
+    uint32_t n;
+    bool used;
+};
+
+struct cluster {
+    struct cluster_config config;
+    uint64_t now_ms, start_ms, grace_ms;
+    bool started;
+    uint32_t next_node;
+    uint64_t jobs_due_ms;
+    uint32_t touched; /* jobs to judge after this event */
+    struct job *jobs;
+    struct node *nodes;
+    struct worker *workers;
+    struct member *scratch;    /* workers_max: the generation being built or sent */
+    uint32_t *picked;          /* nodes_max: the nodes of the plan */
+    struct heap_item *ranking; /* nodes_max: newcomers by the load of their host */
+    struct load *loads;        /* buckets: members per host, while newcomers are picked */
+    uint32_t *by_name, *by_number, *by_conn; /* chain heads; buckets is a power of two */
+    uint32_t buckets;
+    uint32_t free_node;
+    uint32_t free_slots[SLOTS_MAX + 1]; /* freed runs of that many workers, linked by `spent` */
+    uint32_t workers_used;
+    struct edge edges[EDGES_MAX];
+    wid dropped[EDGES_MAX]; /* the cover that suspect_cover() found last */
+    uint32_t dropped_n;
+    struct heap heap;
+    size_t memory;
+};
+
+/* cluster_table.c: finding, making and freeing */
+struct job *job_find(struct cluster *c, const char *name);
+struct job *job_make(struct cluster *c, const char *name);
+uint32_t job_index(const struct cluster *c, const struct job *j);
+struct node *node_by_name(struct cluster *c, uint32_t job, const char *name);
+/* … leaving out one whose record is not durable yet. */
+struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *name);
+struct node *node_by_number(struct cluster *c, uint32_t number);
+struct node *node_by_conn(struct cluster *c, uint32_t conn);
+uint32_t node_index(const struct cluster *c, const struct node *n);
+struct node *node_make(struct cluster *c, uint32_t job, const char *name, uint32_t slots);
+void node_number(struct cluster *c, struct node *n, uint32_t number);
+void node_forget_name(struct cluster *c, struct node *n);
+void node_free(struct cluster *c, struct node *n);
+void conn_bind(struct cluster *c, struct node *n, uint32_t conn);
+void conn_drop(struct cluster *c, struct node *n);
+void list_push(struct cluster *c, struct list *l, struct node *n);
+void list_remove(struct cluster *c, struct list *l, struct node *n);
+
+static inline struct worker *node_worker(struct cluster *c, const struct node *n, uint32_t slot)
+{
+    return &c->workers[n->workers + slot];
+}
+
+static inline struct node *node_at(struct cluster *c, uint32_t index)
+{
+    return index == NONE ? NULL : &c->nodes[index];
+}
+
+static inline bool role_trains(uint8_t role)
+{
+    return role == ROLE_WORKER || role == ROLE_CHIEF;
+}
+
+/* cluster_live.c: who is alive, and what that means for its job's counts */
+bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,
+                  uint32_t incarnation);
+bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnation);
+bool node_alive(const struct cluster *c, const struct node *n);
+void node_refresh(struct cluster *c, struct node *n);
+void job_refresh(struct cluster *c, struct job *j);
+void node_heard(struct cluster *c, struct node *n);
+void node_watch(struct cluster *c, struct node *n);
+void live_tick(struct cluster *c, struct effects *fx);
+void job_touch(struct cluster *c, struct job *j);
+void job_due(struct cluster *c, struct job *j, uint64_t at_ms);
+
+/* cluster_hello.c and cluster_report.c: what agents say */
+int on_hello(struct cluster *c, const struct event *e, struct effects *fx);
+int on_renew(struct cluster *c, const struct event *e, struct effects *fx);
+int on_reports(struct cluster *c, const struct event *e, struct effects *fx);
+int on_bye(struct cluster *c, const struct event *e, struct effects *fx);
+int on_closed(struct cluster *c, const struct event *e, struct effects *fx);
+void take_reports(struct cluster *c, struct node *n, const struct report *reports,
+                  uint32_t reports_n, struct effects *fx);
+void node_leave(struct cluster *c, struct node *n, struct effects *fx);
+
+/* cluster_suspect.c */
+int on_suspect(struct cluster *c, const struct event *e, struct effects *fx);
+void suspect_cover(struct cluster *c, struct job *j);
+bool suspect_drops(const struct cluster *c, wid w);
+void suspect_forget(struct cluster *c, struct job *j);
+
+/* cluster_pick.c: which nodes a planned or fresh generation should have */
+uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole);
+
+/* cluster_form.c: who is in the next generation */
+void job_evaluate(struct cluster *c, struct job *j, struct effects *fx);
+
+/* cluster.c: judges every job that something has happened to */
+void cluster_settle(struct cluster *c, struct effects *fx);
+
+/* cluster_want.c: what people ask for */
+int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
+int on_want(struct cluster *c, const struct event *e, struct effects *fx);
+int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
+
+/* cluster_say.c: effects */
+void say_record(struct effects *fx, const struct record *r);
+void say_refused(struct effects *fx, uint32_t conn, int status, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void say_welcome(struct cluster *c, struct node *n, struct effects *fx);
+void say_note(struct effects *fx, const struct note *note);
+void say_level(struct cluster *c, struct node *n, struct effects *fx);
+void publish_generation(struct cluster *c, struct job *j, struct effects *fx);
+void publish_active(struct cluster *c, struct job *j, struct effects *fx);
+void publish_ended(struct cluster *c, struct job *j, struct effects *fx);
+void generation_fill(struct cluster *c, struct job *j, struct generation *g);
+
+#endif

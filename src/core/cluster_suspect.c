@@ -1,0 +1,232 @@
+/* Workers that can't reach each other although both reach us. Suspicions gather until
+ * they are ripe; then the smallest set of workers that covers every broken pair is
+ * dropped, ties to the newest. An edge whose end has died or left explains nothing any more. */
+#include "core/cluster_state.h"
+
+#define EXACT_MAX 12 /* vertices up to which every subset is tried */
+
+/* The member's node and worker, or NULL if that life is not a living member. */
+static struct worker *living_member(struct cluster *c, const struct job *j, wid id,
+                                    struct node **n_out)
+{
+    struct node *n = node_by_number(c, wid_node(id));
+    struct worker *w;
+
+    if (n == NULL || n->job != job_index(c, j) || wid_slot(id) >= n->slots) {
+        return NULL;
+    }
+    w = node_worker(c, n, wid_slot(id));
+    if (!worker_lives(c, n, w, wid_incarnation(id)) ||
+        (w->active_inc != w->incarnation && w->current_inc != w->incarnation)) {
+        return NULL;
+    }
+    *n_out = n;
+    return w;
+}
+
+static struct edge *edge_get(struct cluster *c, uint32_t job, wid a, wid b)
+{
+    struct edge *room = NULL;
+
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        struct edge *e = &c->edges[i];
+
+        if (e->job != NONE && e->last_ms + c->config.lease_ms <= c->now_ms) {
+            e->job = NONE;
+        }
+        if (e->job == job && e->a == a && e->b == b) {
+            return e;
+        }
+        if (e->job == NONE && room == NULL) {
+            room = e;
+        }
+    }
+    if (room != NULL) {
+        *room =
+            (struct edge){.job = job, .a = a, .b = b, .ripe_ms = c->now_ms + c->config.suspect_ms};
+    }
+    return room;
+}
+
+int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_suspect *m = e->u.suspect;
+    struct node *n = node_by_conn(c, e->conn);
+    struct node *by, *peer;
+    struct edge *edge;
+    struct job *j;
+
+    (void)fx;
+    if (n == NULL || n->state != NODE_UP || wid_node(m->by) != n->number) {
+        return MU_EPROTO;
+    }
+    j = &c->jobs[n->job];
+    if (m->generation < j->active || m->by == m->peer || living_member(c, j, m->by, &by) == NULL ||
+        living_member(c, j, m->peer, &peer) == NULL) {
+        return MU_OK; /* It is about the past. */
+    }
+    edge = edge_get(c, n->job, MIN(m->by, m->peer), MAX(m->by, m->peer));
+    if (edge != NULL) { /* With the table full, what is in it comes first. */
+        edge->last_ms = c->now_ms;
+        j->suspected = true;
+        j->suspect_ms = MIN(j->suspect_ms, edge->ripe_ms);
+        job_due(c, j, MAX(edge->ripe_ms, c->now_ms));
+    }
+    return MU_OK;
+}
+
+void suspect_forget(struct cluster *c, struct job *j)
+{
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        if (c->edges[i].job == job_index(c, j)) {
+            c->edges[i].job = NONE;
+        }
+    }
+    j->suspect_ms = NEVER;
+    j->suspected = false;
+}
+
+bool suspect_drops(const struct cluster *c, wid w)
+{
+    for (uint32_t i = 0; i < c->dropped_n; i++) {
+        if (c->dropped[i] == w) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void drop(struct cluster *c, wid w)
+{
+    if (!suspect_drops(c, w)) {
+        c->dropped[c->dropped_n++] = w;
+    }
+}
+
+/* The vertices of the pairs that are left, oldest first. A higher number is a newer node. */
+static uint32_t vertices(const wid (*pairs)[2], uint32_t pairs_n, wid *out)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < pairs_n * 2; i++) {
+        wid w = pairs[i / 2][i % 2];
+        uint32_t at = 0;
+
+        while (at < n && out[at] < w) {
+            at++;
+        }
+        if (at < n && out[at] == w) {
+            continue;
+        }
+        for (uint32_t k = n++; k > at; k--) {
+            out[k] = out[k - 1];
+        }
+        out[at] = w;
+    }
+    return n;
+}
+
+static uint32_t vertex(const wid *v, wid w)
+{
+    uint32_t i = 0;
+
+    while (v[i] != w) {
+        i++;
+    }
+    return i;
+}
+
+/* Fewest workers first, then the newest: a larger bit mask has newer ones. */
+static void cover_exact(struct cluster *c, const wid (*pairs)[2], uint32_t pairs_n, const wid *v,
+                        uint32_t v_n)
+{
+    uint32_t masks[EDGES_MAX];
+    uint32_t best = (1u << v_n) - 1;
+
+    for (uint32_t i = 0; i < pairs_n; i++) {
+        masks[i] = 1u << vertex(v, pairs[i][0]) | 1u << vertex(v, pairs[i][1]);
+    }
+    for (uint32_t set = 1; set < 1u << v_n; set++) {
+        int fewer = __builtin_popcount(best) - __builtin_popcount(set);
+        bool covers = true;
+
+        if (fewer < 0 || (fewer == 0 && set < best)) {
+            continue;
+        }
+        for (uint32_t i = 0; i < pairs_n && covers; i++) {
+            covers = (masks[i] & set) != 0;
+        }
+        best = covers ? set : best;
+    }
+    for (uint32_t i = 0; i < v_n; i++) {
+        if ((best >> i & 1) != 0) {
+            drop(c, v[i]);
+        }
+    }
+}
+
+/* Too many for every subset: take the worker with the most broken pairs, again and again. */
+static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pairs_n, const wid *v,
+                         uint32_t v_n)
+{
+    for (;;) {
+        uint32_t best = 0, best_n = 0;
+
+        for (uint32_t k = 0; k < v_n; k++) {
+            uint32_t n = 0;
+
+            for (uint32_t i = 0; i < pairs_n; i++) {
+                bool open = !suspect_drops(c, pairs[i][0]) && !suspect_drops(c, pairs[i][1]);
+
+                n += open && (pairs[i][0] == v[k] || pairs[i][1] == v[k]);
+            }
+            if (n >= best_n && n > 0) {
+                best = k;
+                best_n = n;
+            }
+        }
+        if (best_n == 0) {
+            return;
+        }
+        drop(c, v[best]);
+    }
+}
+
+void suspect_cover(struct cluster *c, struct job *j)
+{
+    wid pairs[EDGES_MAX][2], v[EDGES_MAX * 2];
+    uint32_t pairs_n = 0, v_n;
+
+    c->dropped_n = 0;
+    j->suspect_ms = NEVER;
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        struct edge *e = &c->edges[i];
+        struct node *an, *bn;
+        struct worker *a, *b;
+
+        if (e->job != job_index(c, j) || (a = living_member(c, j, e->a, &an)) == NULL ||
+            (b = living_member(c, j, e->b, &bn)) == NULL) {
+            continue;
+        }
+        if (e->ripe_ms > c->now_ms) {
+            j->suspect_ms = MIN(j->suspect_ms, e->ripe_ms);
+            job_due(c, j, e->ripe_ms);
+        } else if (a->active_inc == 0) { /* Newcomers hold nothing: they go first. */
+            drop(c, e->a);
+        } else if (b->active_inc == 0) {
+            drop(c, e->b);
+        } else {
+            pairs[pairs_n][0] = e->a;
+            pairs[pairs_n++][1] = e->b;
+        }
+    }
+    if (pairs_n == 0) {
+        return;
+    }
+    v_n = vertices((const wid(*)[2])pairs, pairs_n, v);
+    if (v_n <= EXACT_MAX) {
+        cover_exact(c, (const wid(*)[2])pairs, pairs_n, v, v_n);
+    } else {
+        cover_greedy(c, (const wid(*)[2])pairs, pairs_n, v, v_n);
+    }
+}

@@ -1,0 +1,89 @@
+/* What people ask for: drain a node, end a job, give up on its lineage, another size. */
+#include "core/cluster_state.h"
+
+#include <string.h>
+
+static int want_drain(struct cluster *c, struct job *j, const char *name, struct effects *fx)
+{
+    const struct node *n = node_by_name(c, job_index(c, j), name);
+    struct record r = {.kind = RECORD_DRAIN};
+
+    if (n == NULL || n->state != NODE_UP) {
+        return MU_ENOENT;
+    }
+    r.u.drain.node = n->number;
+    say_record(fx, &r);
+    return MU_OK;
+}
+
+static int want_shutdown(struct job *j, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_FINISHED,
+                       .u.finished = {.run = j->run, .step = j->step, .ended = 1}};
+
+    if (j->ended || j->finishing) {
+        return j->ended ? MU_EDONE : MU_EAGAIN;
+    }
+    strcpy(r.u.finished.job, j->name);
+    j->finishing = true;
+    say_record(fx, &r);
+    return MU_OK;
+}
+
+int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_admin *m = e->u.admin;
+    struct job *j = job_find(c, m->job);
+
+    if (j == NULL || j->run == 0) {
+        return MU_ENOENT;
+    }
+    switch (m->verb) {
+    case ADMIN_DRAIN:
+        return want_drain(c, j, m->node, fx);
+    case ADMIN_TAKEOVER:
+        j->takeover_asked = j->tally.survivors_n == 0;
+        job_touch(c, j);
+        return j->takeover_asked ? MU_OK : MU_EBUSY;
+    case ADMIN_SHUTDOWN:
+        return want_shutdown(j, fx);
+    default:
+        return MU_EINVAL;
+    }
+}
+
+int on_want(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct job *j = job_find(c, e->u.want->job);
+    struct record r = {.kind = RECORD_WANT, .u.want = *e->u.want};
+
+    if (j == NULL || j->run == 0) {
+        return MU_ENOENT;
+    }
+    if (r.u.want.size > j->max || (r.u.want.listed != 0 && r.u.want.nodes_n == 0)) {
+        return MU_EINVAL;
+    }
+    say_record(fx, &r);
+    return MU_OK;
+}
+
+int on_mode(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct job *j = job_find(c, e->u.job->job);
+    struct record r = {.kind = RECORD_JOB};
+
+    if (j == NULL || j->run == 0) {
+        return MU_ENOENT;
+    }
+    if (j->mode != MODE_AUTO || e->u.job->mode == MODE_AUTO || e->u.job->mode >= MODE_N) {
+        return MU_EINVAL;
+    }
+    r.u.job = (struct rec_job){.run = j->run,
+                               .min = j->min,
+                               .max = j->max,
+                               .max_restarts = j->max_restarts,
+                               .mode = e->u.job->mode};
+    strcpy(r.u.job.job, j->name);
+    say_record(fx, &r);
+    return MU_OK;
+}

@@ -1,0 +1,333 @@
+/* The protocol's vocabulary: what agents, the orchestrator and workers say to each
+ * other, and what the journal keeps. Plain data; wire/ turns it into bytes and back.
+ *
+ * Agents speak in levels, not edges: a hello, renewal or report says how things stand
+ * and may be lost, repeated or overtaken without harm. */
+#ifndef CORE_MESSAGE_H
+#define CORE_MESSAGE_H
+
+#include "base/base.h"
+
+#define NAME_MAX_LEN 64 /* of jobs and nodes, terminator included */
+#define ADDR_MAX_LEN 64
+#define TEXT_MAX_LEN 256
+#define KEY_BYTES 32
+#define SLOTS_MAX 64
+#define SLICES_MAX 1024
+#define MEMBERS_MAX 131072
+#define DATA_MAX (1u << 20)
+#define CONFIG_KEY_MAX 128
+#define CONFIG_VALUE_MAX (64u << 10)
+
+/* One life of one worker: (node, slot, incarnation), never used twice in a store. */
+typedef uint64_t wid;
+
+static inline wid wid_make(uint32_t node, uint32_t slot, uint32_t incarnation)
+{
+    return (uint64_t)node << 32 | (uint64_t)slot << 24 | (incarnation & 0xffffffu);
+}
+
+static inline uint32_t wid_node(wid w)
+{
+    return (uint32_t)(w >> 32);
+}
+
+static inline uint32_t wid_slot(wid w)
+{
+    return (uint32_t)(w >> 24) & 0xffu;
+}
+
+static inline uint32_t wid_incarnation(wid w)
+{
+    return (uint32_t)w & 0xffffffu;
+}
+
+enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
+
+/* auto until the first worker decides it. */
+enum mode { MODE_AUTO, MODE_RESTART, MODE_INPROCESS, MODE_N };
+
+/* How a worker stands, by its own and its agent's word. LOST is the agent's suspicion
+ * (no beat for a lease) and may pass; EXITED is proof of death. */
+enum phase {
+    PHASE_NONE,
+    PHASE_WARMING,
+    PHASE_WARM,
+    PHASE_IN,
+    PHASE_FINISHED,
+    PHASE_LOST,
+    PHASE_EXITED,
+    PHASE_N
+};
+
+struct report {
+    uint32_t slot;
+    uint32_t incarnation;
+    uint8_t phase;
+    uint32_t exit_code;  /* EXITED: 0–127 its own, 128 + signal when killed */
+    uint64_t entered;    /* newest generation it acts in and is caught up in; 0 if none */
+    uint64_t step;       /* its last committed step */
+    uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
+    char addr[ADDR_MAX_LEN];
+};
+
+/* ---- agent -> orchestrator ---- */
+
+#define NODE_DRAINING 1u /* hello and renewal flags: this node wants to leave */
+
+struct msg_hello {
+    uint64_t store; /* id of the store that gave `node`; 0 if none did */
+    char job[NAME_MAX_LEN];
+    char name[NAME_MAX_LEN];
+    uint64_t incarnation; /* random, one per agent process */
+    uint32_t node;        /* the number given before; 0 if none */
+    uint64_t host;        /* nodes of one host have the same */
+    uint32_t min;
+    uint32_t max;
+    uint32_t slots;
+    uint8_t role;
+    uint8_t mode;
+    uint32_t max_restarts;
+    uint32_t flags;
+    uint64_t held;   /* newest generation the agent holds */
+    uint64_t active; /* newest generation it knows to be active */
+    uint32_t reports_n;
+    struct report *reports; /* up to SLOTS_MAX */
+};
+
+struct msg_renew {
+    uint64_t seq;
+    uint64_t held;
+    uint64_t active;
+    uint32_t flags;
+};
+
+struct msg_reports {
+    uint64_t seq; /* acknowledged in msg_ack.reports */
+    uint32_t reports_n;
+    struct report *reports;
+};
+
+struct msg_suspect {
+    wid by;
+    wid peer;
+    uint64_t generation;
+};
+
+/* The node is gone for good: every process below it has ended. */
+struct msg_bye {
+    uint32_t node;
+};
+
+/* ---- orchestrator -> agent ---- */
+
+struct msg_welcome {
+    uint64_t store;
+    uint32_t node; /* another number than before: whatever the workers held is forgotten */
+    uint32_t run;
+    uint32_t lease_ms;
+    uint32_t orphan_ms;
+};
+
+struct msg_refused {
+    int32_t status;
+    char text[TEXT_MAX_LEN];
+};
+
+struct msg_ack {
+    uint64_t seq;
+    uint64_t reports;
+};
+
+enum generation_kind {
+    GENERATION_FRESH,    /* nobody holds a state: all start from the base */
+    GENERATION_BOUNDARY, /* planned: entered together at a step's end */
+    GENERATION_FAILURE,  /* survivors of `from`: entered at once */
+    GENERATION_KIND_N
+};
+
+#define GENERATION_HOLD 1u         /* settle, then wait: no step is computed in it */
+#define GENERATION_CHECKPOINTED 2u /* fresh: the base is checkpoint `base_step` */
+
+#define MEMBER_CAUGHT_UP 1u /* was in `from`, so it holds the lineage's state */
+
+struct member {
+    wid worker;
+    uint64_t host;
+    uint8_t role;
+    uint8_t flags;
+    char addr[ADDR_MAX_LEN];
+};
+
+/* Both a message and a record. To nodes that have no member in it, the key is zero. */
+struct generation {
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    uint64_t number;
+    uint64_t from; /* the active generation that it continues; 0 if none */
+    uint8_t kind;
+    uint8_t flags;
+    uint64_t base_step; /* fresh only: the step its members start from */
+    uint8_t key[KEY_BYTES];
+    uint32_t members_n;
+    struct member *members; /* by rank; up to MEMBERS_MAX */
+};
+
+/* From here on results of this generation may be committed, and of no other. */
+struct msg_active {
+    uint64_t generation;
+};
+
+/* The run is over: exit 0. */
+struct msg_ended {
+    uint32_t run;
+    uint64_t step;
+};
+
+/* ---- agent <-> its workers (unix socket) ---- */
+
+struct msg_beat {
+    wid worker;
+};
+
+/* When the last acknowledged renewal was sent, on the host's boot clock. */
+struct msg_lease {
+    uint64_t sent_ms;
+};
+
+/* ---- worker <-> worker; the frame's generation and key fence them ---- */
+
+struct msg_probe {
+    wid from;
+    uint64_t nonce;
+    uint8_t answer;
+};
+
+struct msg_ready {
+    wid from;
+    uint64_t step;   /* it holds the whole result of this step */
+    uint64_t newest; /* newest generation it holds in full, linked to every newcomer */
+};
+
+struct msg_settle {
+    wid from;
+    uint64_t step;                  /* last committed when it entered the generation */
+    uint8_t held;                   /* it holds the result of step + 1 */
+    uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
+};
+
+struct msg_part {
+    wid from;
+    uint64_t step;
+    uint32_t lo; /* the subtree [lo, lo + width) of the slices */
+    uint32_t width;
+    uint64_t offset; /* of these bytes in the vector */
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+struct msg_sum {
+    wid from;
+    uint64_t step;
+    uint64_t offset;
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+struct msg_state {
+    wid from;
+    uint64_t step;
+    uint64_t offset;
+    uint64_t total;
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+/* ---- people -> orchestrator ---- */
+
+enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_N };
+
+struct msg_admin {
+    uint8_t verb;
+    char job[NAME_MAX_LEN];
+    char node[NAME_MAX_LEN];
+};
+
+/* ---- records: the durable state is what applying them in order gives ---- */
+
+struct rec_job {
+    char job[NAME_MAX_LEN];
+    uint32_t run; /* a higher one than before: a new run, nothing of the last is kept */
+    uint32_t min;
+    uint32_t max;
+    uint32_t max_restarts;
+    uint8_t mode;
+    uint32_t nodes_floor; /* snapshots: numbers below these have been given away */
+    uint64_t generation_floor;
+};
+
+struct rec_node {
+    char job[NAME_MAX_LEN];
+    char name[NAME_MAX_LEN];
+    uint32_t node;
+    uint64_t incarnation;
+    uint64_t host;
+    uint32_t slots;
+    uint8_t role;
+};
+
+struct rec_gone {
+    uint32_t node;
+};
+
+struct rec_active {
+    char job[NAME_MAX_LEN];
+    uint64_t generation;
+};
+
+struct rec_finished {
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    uint64_t step;
+    uint8_t ended; /* every member has finished: all may leave */
+};
+
+/* `count` of the restart budget of (job, name, slot) is used up, the last of it by `worker`. */
+struct rec_spent {
+    char job[NAME_MAX_LEN];
+    char name[NAME_MAX_LEN];
+    uint32_t slot;
+    uint32_t count;
+    wid worker;
+};
+
+struct rec_checkpoint {
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    uint64_t step;
+};
+
+/* What people want of a job's size. */
+struct rec_want {
+    char job[NAME_MAX_LEN];
+    uint32_t size; /* nodes; 0: as many as max */
+    uint8_t paused;
+    uint8_t listed; /* only these nodes, whatever the size */
+    uint32_t nodes_n;
+    uint32_t *nodes; /* up to MEMBERS_MAX */
+};
+
+struct rec_drain {
+    uint32_t node;
+};
+
+struct rec_config {
+    char job[NAME_MAX_LEN];
+    char key[CONFIG_KEY_MAX];
+    uint64_t version;
+    uint8_t deleted;
+    uint32_t value_n;
+    uint8_t *value;
+};
+
+#endif

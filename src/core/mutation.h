@@ -1,0 +1,48 @@
+/* The rules that the protocol stands on, each of which can be taken out on purpose, so
+ * that the simulator can show that it would notice. Only builds with MUSTER_MUTATIONS can:
+ * in all others RULE(name, cond) is just (cond). */
+#ifndef CORE_MUTATION_H
+#define CORE_MUTATION_H
+
+#define MUTATION_MAP(X)                                                                            \
+    X(READY_NEEDS_ALL, "a step is committed without every member's READY")                         \
+    X(MINIMUM_RULE, "a member moves to its own newest generation, not the minimum of all")         \
+    X(SETTLE_ALL_HOLD, "after a loss a held result is committed though not every member holds it") \
+    X(SETTLE_LAGGARD, "after a loss a member one step behind drops the result it holds")           \
+    X(ACTIVE_BEFORE_COMMIT, "results are committed before the generation is known to be active")   \
+    X(ACTIVE_NEEDS_ALL, "a generation becomes active when one member has entered it")              \
+    X(CAUGHT_UP_BEFORE_ENTER, "a newcomer reports that it has entered before it has the state")    \
+    X(FAILURE_FROM_ACTIVE, "a failure generation is made of the published one's members")          \
+    X(BOUNDARY_KEEPS_ONE, "a planned generation may have no caught-up member")                     \
+    X(LEAVER_WAITS, "a leaver forgets its state before the generation without it is active")       \
+    X(ORPHAN_PAUSES, "workers out of touch never pause")                                           \
+    X(TAKEOVER_WAITS, "a takeover does not wait for the unproved to pause")                        \
+    X(GENERATION_FENCE, "frames of another generation are taken")                                  \
+    X(KEY_FENCE, "frames under another key are taken")                                             \
+    X(STALE_GENERATION, "an older generation than the one acted in is entered")                    \
+    X(APPLY_AFTER_DURABLE, "records are applied before they are durable")                          \
+    X(STALE_INCARNATION, "reports of an earlier life of a worker are taken")                       \
+    X(GRACE_AFTER_JUMP, "leases are judged right after the clock jumped")                          \
+    X(MOVED_SAYS_NO_READY, "a member that has moved on still says READY in the old generation")    \
+    X(GRADIENT_OF_STEP, "kept gradients of another step are taken for this one's")                 \
+    X(FINISH_WAITS, "a finished member leaves before the others have finished")                    \
+    X(MIN_HOLDS, "a generation below min trains on")                                               \
+    X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")                    \
+    X(CHECKPOINT_FENCE, "a checkpoint reported from outside the active generation counts")
+
+enum mutation {
+    MUTATION_NONE,
+#define X(name, text) MUTATION_##name,
+    MUTATION_MAP(X)
+#undef X
+        MUTATION_N
+};
+
+#ifdef MUSTER_MUTATIONS
+extern enum mutation core_mutation; /* set once, before anything runs */
+#define RULE(name, cond) (core_mutation == MUTATION_##name || (cond))
+#else
+#define RULE(name, cond) (cond)
+#endif
+
+#endif

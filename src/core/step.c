@@ -1,0 +1,348 @@
+/* The step itself: compute, reduce, READY, commit. */
+#include "core/step.h"
+
+#include "core/mutation.h"
+#include "core/step_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int step_init(struct step *s, const struct step_config *config)
+{
+    int rc = MU_OK;
+
+    if (!slices_valid_n(config->slices_n) || config->members_max == 0) {
+        return MU_EINVAL;
+    }
+    memset(s, 0, sizeof(*s));
+    s->config = *config;
+    s->peers = calloc(config->members_max, sizeof(*s->peers));
+    s->held = calloc(config->members_max, sizeof(*s->held));
+    if (s->peers == NULL || s->held == NULL ||
+        group_init(&s->group, config->members_max) != MU_OK ||
+        group_init(&s->next, config->members_max) != MU_OK ||
+        group_init(&s->previous, config->members_max) != MU_OK) {
+        step_close(s);
+        rc = MU_ENOMEM;
+    }
+    return rc;
+}
+
+void step_close(struct step *s)
+{
+    group_close(&s->group);
+    group_close(&s->next);
+    group_close(&s->previous);
+    free(s->peers);
+    free(s->held);
+    s->peers = NULL;
+    s->held = NULL;
+}
+
+void step_reset(struct step *s, wid self)
+{
+    struct step old = *s;
+
+    memset(s, 0, sizeof(*s));
+    s->config = old.config;
+    s->config.self = self;
+    s->now_ms = old.now_ms;
+    s->lease_ms = old.lease_ms;
+    s->peers = old.peers;
+    s->held = old.held;
+    s->group.ids = old.group.ids;
+    s->group.caught_up = old.group.caught_up;
+    s->next.ids = old.next.ids;
+    s->next.caught_up = old.next.caught_up;
+    s->previous.ids = old.previous.ids;
+    s->previous.caught_up = old.previous.caught_up;
+}
+
+bool step_orphaned(const struct step *s)
+{
+    return !RULE(ORPHAN_PAUSES, s->now_ms - s->lease_ms <= s->config.orphan_ms);
+}
+
+static bool acts(const struct step *s)
+{
+    return s->phase != STEP_OUT && s->phase != STEP_PARKED;
+}
+
+bool step_fence(const struct step *s, uint64_t generation, const uint8_t *key)
+{
+    return acts(s) && RULE(GENERATION_FENCE, generation == s->group.number) &&
+           RULE(KEY_FENCE, memcmp(key, s->group.key, KEY_BYTES) == 0);
+}
+
+void say(struct step_effects *fx, enum step_effect_kind kind, uint64_t step)
+{
+    fx->emit(fx, &(struct step_effect){.kind = kind, .step = step});
+}
+
+/* ---- computing ---- */
+
+static void reduce_try(struct step *s, struct step_effects *fx)
+{
+    struct slices mine;
+
+    if (s->phase != STEP_COMPUTING || s->reducing || !s->applied) {
+        return;
+    }
+    plan_slices(&s->plan, s->group.me, &mine);
+    for (size_t i = 0; i < ARRAY_LEN(mine.bits); i++) {
+        if ((mine.bits[i] & ~s->have.bits[i]) != 0) {
+            return;
+        }
+    }
+    s->reducing = true;
+    say(fx, STEP_REDUCE, s->committed + 1);
+}
+
+static void compute(struct step *s, struct step_effects *fx)
+{
+    struct slices mine;
+
+    if (s->phase != STEP_COMPUTING || !s->applied || s->computing) {
+        return;
+    }
+    s->computing = true;
+    plan_slices(&s->plan, s->group.me, &mine);
+    for (size_t i = 0; i < ARRAY_LEN(mine.bits); i++) {
+        mine.bits[i] &= ~s->have.bits[i];
+    }
+    fx->emit(
+        fx, &(struct step_effect){.kind = STEP_COMPUTE, .step = s->committed + 1, .slices = &mine});
+    reduce_try(s, fx);
+}
+
+void run_step(struct step *s, struct step_effects *fx)
+{
+    s->computing = s->reducing = s->has_said = false;
+    if (s->config.steps_n != 0 && s->committed >= s->config.steps_n) {
+        s->phase = STEP_FINISHED;
+        say(fx, STEP_REPORT, s->committed);
+    } else if ((s->group.flags & GENERATION_HOLD) != 0) {
+        s->phase = STEP_IDLE;
+    } else {
+        s->phase = STEP_COMPUTING;
+        compute(s, fx);
+    }
+}
+
+void begin_step(struct step *s, struct step_effects *fx)
+{
+    mu_assert(plan_init(&s->plan, s->config.slices_n, s->group.n) == MU_OK);
+    run_step(s, fx);
+}
+
+void commit(struct step *s, struct step_effects *fx)
+{
+    s->committed++;
+    s->applied = false;
+    s->holds = false;
+    slices_clear(&s->have);
+    say(fx, STEP_COMMIT, s->committed);
+}
+
+/* ---- READY ---- */
+
+static void say_ready(struct step *s, uint64_t step, struct step_effects *fx)
+{
+    struct peer *me = &s->peers[s->group.me];
+
+    s->said.from = s->config.self;
+    s->said.step = step;
+    s->said.newest = s->next.number != 0 && s->linked ? s->next.number : s->group.number;
+    s->has_said = true;
+    me->ready = true;
+    me->ready_step = step;
+    me->ready_newest = s->said.newest;
+    fx->emit(fx,
+             &(struct step_effect){.kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});
+}
+
+static void on_ready(struct step *s, const struct msg_ready *m)
+{
+    uint32_t rank = group_rank(&s->group, m->from);
+    struct peer *p;
+
+    if (rank == NO_RANK || rank == s->group.me) {
+        return;
+    }
+    p = &s->peers[rank];
+    if (!p->ready || m->step > p->ready_step ||
+        (m->step == p->ready_step && m->newest > p->ready_newest)) {
+        p->ready = true;
+        p->ready_step = m->step;
+        p->ready_newest = m->newest;
+    }
+}
+
+/* Have all said READY for `step`? The newest generation that all of them can enter. Whoever is
+ * past that step in this generation has seen that nobody leaves it there. */
+static bool all_ready(const struct step *s, uint64_t step, uint64_t *minimum_out)
+{
+    uint64_t minimum = UINT64_MAX;
+    bool all = true;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const struct peer *p = &s->peers[i];
+
+        if (!p->ready || p->ready_step < step) {
+            all = false;
+        } else {
+            minimum = MIN(minimum, p->ready_step == step ? p->ready_newest : s->group.number);
+        }
+    }
+    *minimum_out = RULE(MINIMUM_RULE, false) ? s->said.newest : minimum;
+    return RULE(READY_NEEDS_ALL, all);
+}
+
+static void ready_try(struct step *s, struct step_effects *fx)
+{
+    if (s->phase == STEP_HELD && !s->has_said && !step_orphaned(s)) {
+        say_ready(s, s->committed + 1, fx);
+    }
+    /* A generation that holds computes nothing: its members are always at a boundary. */
+    if (s->phase == STEP_IDLE && !s->has_said && s->applied && s->next.number != 0 && s->linked) {
+        say_ready(s, s->committed, fx);
+    }
+}
+
+static void commit_try(struct step *s, struct step_effects *fx)
+{
+    uint64_t minimum;
+
+    if (s->phase == STEP_HELD && s->has_said && all_ready(s, s->committed + 1, &minimum) &&
+        RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) && !step_orphaned(s)) {
+        s->moved = true;
+        commit(s, fx);
+        if (minimum > s->group.number && s->next.number == minimum) {
+            move_on(s, fx);
+        } else {
+            begin_step(s, fx);
+            say(fx, STEP_REPORT, s->committed);
+        }
+    } else if (s->phase == STEP_IDLE && s->has_said && all_ready(s, s->committed, &minimum) &&
+               minimum > s->group.number && s->next.number == minimum) {
+        move_on(s, fx);
+    }
+}
+
+/* ---- what the driver has done ---- */
+
+static void on_computed(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (e->step == s->committed + 1 && s->entered != 0) {
+        slices_add(&s->have, e->slice);
+        reduce_try(s, fx);
+    }
+}
+
+static void on_reduced(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (!RULE(MOVED_SAYS_NO_READY, true) && e->generation == s->previous.number) {
+        struct msg_ready late = {.from = s->config.self, .step = e->step, .newest = e->generation};
+
+        fx->emit(fx, &(struct step_effect){
+                         .kind = STEP_SEND_READY, .group = &s->previous, .ready = &late});
+    }
+    if (s->phase == STEP_COMPUTING && s->reducing && e->generation == s->group.number &&
+        e->step == s->committed + 1) {
+        s->reducing = false;
+        s->holds = true;
+        s->phase = STEP_HELD;
+    }
+}
+
+static void on_applied(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (e->step != s->committed || s->applied) {
+        return;
+    }
+    s->applied = true;
+    if (acts(s) && s->entered == s->group.number && s->group.newcomers && !s->confirmed) {
+        say(fx, STEP_STREAM, s->committed);
+    }
+    compute(s, fx);
+}
+
+/* Statements are repeated, never changed: whoever missed one can still use it. */
+static void resend(struct step *s, struct step_effects *fx)
+{
+    if (!acts(s)) {
+        return;
+    }
+    if (s->has_said || (s->said.step == s->committed && s->moved)) {
+        fx->emit(fx, &(struct step_effect){
+                         .kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});
+    }
+    if (s->had_said && !s->confirmed) {
+        fx->emit(fx, &(struct step_effect){
+                         .kind = STEP_SEND_READY, .group = &s->previous, .ready = &s->said_before});
+    }
+    if (s->group.kind == GENERATION_FAILURE && !s->moved) {
+        fx->emit(fx, &(struct step_effect){
+                         .kind = STEP_SEND_SETTLE, .group = &s->group, .settle = &s->snapshot});
+    }
+    if (s->entered == s->group.number && s->group.newcomers && s->applied && !s->confirmed) {
+        say(fx, STEP_STREAM, s->committed);
+    }
+    if (s->next.number != 0 && !s->linked) {
+        say(fx, STEP_LINK, 0);
+    }
+}
+
+static void dispatch(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    switch (e->kind) {
+    case STEP_ON_GENERATION:
+        on_generation(s, e->u.generation, fx);
+        break;
+    case STEP_ON_ACTIVE:
+        on_active(s, e->generation, fx);
+        break;
+    case STEP_ON_LEASE:
+        s->lease_ms = MAX(s->lease_ms, e->time_ms);
+        break;
+    case STEP_ON_LINKED:
+        s->linked |= e->generation == s->next.number && s->next.number != 0;
+        break;
+    case STEP_ON_LOADED:
+        on_loaded(s, e, fx);
+        break;
+    case STEP_ON_COMPUTED:
+        on_computed(s, e, fx);
+        break;
+    case STEP_ON_REDUCED:
+        on_reduced(s, e, fx);
+        break;
+    case STEP_ON_APPLIED:
+        on_applied(s, e, fx);
+        break;
+    case STEP_ON_READY:
+        if (step_fence(s, e->generation, e->key)) {
+            on_ready(s, e->u.ready);
+        }
+        break;
+    case STEP_ON_SETTLE:
+        if (step_fence(s, e->generation, e->key)) {
+            on_settle(s, e);
+        }
+        break;
+    case STEP_ON_RESEND:
+        resend(s, fx);
+        break;
+    case STEP_ON_TICK:
+        break;
+    }
+}
+
+void step_event(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    s->now_ms = MAX(s->now_ms, e->now_ms);
+    dispatch(s, e, fx);
+    settle_try(s, fx);
+    ready_try(s, fx);
+    commit_try(s, fx);
+}

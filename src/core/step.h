@@ -1,0 +1,163 @@
+/* The worker's side of the protocol: which generation it acts in, which step counts, and
+ * what it does when a peer dies.
+ *
+ * Pure, like the cluster: an event comes in, effects go out through emit(). The driver
+ * moves the data: it computes slices, reduces, applies updates, streams states, and says when that
+ * is done. It must drop any frame that step_fence() does not let through.
+ *
+ *   out ── a generation with me in it ──> loading ──> computing ──> held ──> (commit) ──> computing
+ * … any ── failure generation ──> settling ──> computing left out of the next one: parked, state
+ * kept, until that one is active
+ *
+ * A worker commits nothing in a generation before it knows that it is active (every member has
+ * entered it and is caught up, and the orchestrator has journaled that). So the members of the last
+ * active generation, and nobody else, hold the lineage. */
+#ifndef CORE_STEP_H
+#define CORE_STEP_H
+
+#include "core/plan.h"
+
+enum step_phase {
+    STEP_OUT,
+    STEP_LOADING,
+    STEP_SETTLING,
+    STEP_COMPUTING,
+    STEP_HELD,   /* the whole result of the next step is here, not yet committed */
+    STEP_IDLE,   /* in a generation that holds */
+    STEP_PARKED, /* left out of a newer generation that is not known to be active yet */
+    STEP_FINISHED
+};
+
+struct step_config {
+    wid self;
+    uint32_t slices_n;
+    uint32_t members_max;
+    uint64_t steps_n; /* of the whole run; 0: no end */
+    uint64_t orphan_ms;
+};
+
+/* A generation as one of its workers needs it. */
+struct group {
+    uint64_t number, from, base_step;
+    uint8_t kind, flags;
+    uint8_t key[KEY_BYTES];
+    uint32_t n;
+    uint32_t me;        /* rank; UINT32_MAX if not in it */
+    wid *ids;           /* by rank; members_max */
+    uint8_t *caught_up; /* by rank */
+    bool newcomers;
+};
+
+/* What a member has said in this generation. */
+struct peer {
+    bool ready;
+    uint64_t ready_step;
+    uint64_t ready_newest;
+    bool settled;
+    uint64_t settle_step;
+    bool settle_held;
+    struct slices settle_slices;
+};
+
+struct step {
+    struct step_config config;
+    enum step_phase phase;
+    uint64_t now_ms;
+    uint64_t lease_ms; /* when the last acknowledged renewal was sent */
+    uint64_t committed;
+    bool applied;     /* … and the update has been made: the state exists */
+    uint64_t entered; /* the generation it acts in and is caught up in; 0 if none */
+    bool confirmed;   /* … and that is active */
+    bool settled;     /* … and its members have settled */
+    bool linked;      /* to every newcomer of `next` */
+    bool computing;   /* the slices of this step have been asked for */
+    bool reducing;
+    bool holds;         /* the whole result of the next step is here */
+    bool has_said;      /* READY, in `group`, for the next step */
+    bool had_said;      /* … in `previous`, for the last one there */
+    bool moved;         /* something was committed in `group`: all of it have settled */
+    struct slices have; /* gradients of the next step */
+    struct plan plan;
+    struct group group, next, previous;
+    struct peer *peers;  /* by rank of `group` */
+    struct slices *held; /* scratch, by rank */
+    struct msg_ready said, said_before;
+    struct msg_settle snapshot; /* how it stood when it entered a failure generation */
+};
+
+enum step_effect_kind {
+    STEP_REPORT,  /* phase, entered or committed changed: tell the agent */
+    STEP_LINK,    /* connect to the newcomers of `next`; then STEP_LINKED */
+    STEP_BASE,    /* rank 0 of a fresh generation: load the initial state or the checkpoint; then
+                     STEP_LOADED */
+    STEP_COMPUTE, /* these slices of step `step`; STEP_COMPUTED for each */
+    STEP_REDUCE,  /* step `step` by `plan`; then STEP_REDUCED */
+    STEP_CANCEL,  /* whatever reduce is under way */
+    STEP_COMMIT,  /* show the result of `step` to the user; STEP_APPLIED when the update is made */
+    STEP_STREAM,  /* send the state to every newcomer of the group */
+    STEP_SEND_READY,
+    STEP_SEND_SETTLE,
+    STEP_FORGET /* drop the state: this life of the worker is over, its agent gives it a new one */
+};
+
+/* Everything it points to is borrowed until emit() returns. */
+struct step_effect {
+    enum step_effect_kind kind;
+    uint64_t step;
+    const struct slices *slices;
+    const struct group *group; /* sends go to all others in it, under its number and key */
+    const struct msg_ready *ready;
+    const struct msg_settle *settle;
+};
+
+struct step_effects {
+    void (*emit)(struct step_effects *fx, const struct step_effect *e);
+};
+
+enum step_event_kind {
+    STEP_ON_GENERATION,
+    STEP_ON_ACTIVE, /* `generation` is active */
+    STEP_ON_LEASE,  /* `time_ms`: when the last acknowledged renewal was sent */
+    STEP_ON_LINKED, /* to all newcomers of `generation` */
+    STEP_ON_LOADED, /* the state of `step` has come, in `generation` */
+    STEP_ON_COMPUTED,
+    STEP_ON_REDUCED,
+    STEP_ON_APPLIED,
+    STEP_ON_READY,
+    STEP_ON_SETTLE,
+    STEP_ON_RESEND, /* a link came back, or nothing has moved for a while: say again how things
+                       stand */
+    STEP_ON_TICK
+};
+
+struct step_event {
+    enum step_event_kind kind;
+    uint64_t now_ms;
+    uint64_t generation; /* of the frame, for peers' messages */
+    const uint8_t *key;  /* … and what it was proved with */
+    uint64_t step;
+    uint32_t slice;
+    uint64_t time_ms;
+    union {
+        const struct generation *generation;
+        const struct msg_ready *ready;
+        const struct msg_settle *settle;
+    } u;
+};
+
+/* MU_EINVAL, MU_ENOMEM. */
+int step_init(struct step *s, const struct step_config *config);
+void step_close(struct step *s);
+
+/* A new life: `self` changes, nothing of the last one is left. */
+void step_reset(struct step *s, wid self);
+
+void step_event(struct step *s, const struct step_event *e, struct step_effects *fx);
+
+/* May a frame with this generation and key be parsed at all? */
+bool step_fence(const struct step *s, uint64_t generation, const uint8_t *key);
+
+/* Has it acted on nothing it was told for longer than it may? */
+bool step_orphaned(const struct step *s);
+
+#endif
