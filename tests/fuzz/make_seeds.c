@@ -1,0 +1,163 @@
+/* Writes the fuzzers' first inputs: samples of every type in the table.
+ *
+ * usage: make_seeds FOLDER          makes FOLDER/<fuzzer>/<seed> */
+#include "wire/wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PER_TYPE 4
+
+static uint64_t memory[1u << 16];
+static uint8_t buffer[1u << 18];
+
+static void fail(const char *path)
+{
+    fprintf(stderr, "make_seeds: %s: %s\n", path, strerror(errno));
+    exit(1);
+}
+
+static void make_folder(const char *path)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        fail(path);
+    }
+}
+
+static void write_seed(const char *folder, const char *fuzzer, const char *name,
+                       const uint8_t *bytes, size_t n)
+{
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, fuzzer);
+    make_folder(path);
+    snprintf(path, sizeof(path), "%s/%s/%s", folder, fuzzer, name);
+    FILE *file = fopen(path, "wb");
+
+    if (file == NULL || fwrite(bytes, 1, n, file) != n || fclose(file) != 0) {
+        fail(path);
+    }
+}
+
+/* A sample at buffer + at; its length. */
+static size_t sample(enum wire_type type, struct prng *p, uint32_t list_max, size_t at)
+{
+    struct wire_scratch scratch = {(uint8_t *)memory, sizeof(memory), 0};
+    union wire_any msg;
+    size_t n = 0;
+    int rc = wire_sample(type, p, list_max, &msg, &scratch);
+
+    if (rc == MU_OK && wire_is_message(type)) {
+        rc = wire_encode(type, &msg, prng_below(p, 10), prng_below(p, 10), buffer + at,
+                         sizeof(buffer) - at, &n);
+    } else if (rc == MU_OK) {
+        rc = wire_record_encode(type, &msg, buffer + at, sizeof(buffer) - at, &n);
+    }
+    mu_assert(rc == MU_OK);
+    return n;
+}
+
+static void make_singles(const char *folder, struct prng *p)
+{
+    for (uint32_t i = 0; i < wire_types_n * PER_TYPE; i++) {
+        const enum wire_type type = (enum wire_type)wire_types[i / PER_TYPE];
+        size_t n = 1 + sample(type, p, i % PER_TYPE, 1);
+        char name[64];
+
+        buffer[0] = 1;
+        snprintf(name, sizeof(name), "%s-%u", wire_name(type), i % PER_TYPE);
+        write_seed(folder, wire_is_message(type) ? "wire_frame" : "wire_record", name, buffer, n);
+    }
+}
+
+static void make_streams(const char *folder, struct prng *p)
+{
+    for (int k = 0; k < 24; k++) {
+        size_t n = 1;
+        char name[64];
+
+        buffer[0] = (uint8_t)(k % 2);
+        for (uint64_t left = prng_between(p, 1, 6); left > 0; left--) {
+            enum wire_type type;
+
+            do {
+                type = (enum wire_type)wire_types[prng_below(p, wire_types_n)];
+            } while (!wire_is_message(type));
+            n += sample(type, p, 3, n);
+        }
+        snprintf(name, sizeof(name), "stream-%d", k);
+        write_seed(folder, "wire_stream", name, buffer, n);
+    }
+}
+
+static void make_schedules(const char *folder)
+{
+    static const char *const schedules[] = {
+        "1",
+        "1:10,2:10,3:20,4:10,1",
+        "131072:281474976710656, 1",
+        "4:1, 3:1,  2:1,1:1",
+        "0:1,-1",
+        "1:10,,2",
+        "1:,2",
+        "2,1:5",
+    };
+    char name[64];
+
+    for (size_t i = 0; i < ARRAY_LEN(schedules); i++) {
+        snprintf(name, sizeof(name), "text-%zu", i);
+        write_seed(folder, "core_schedule", name, (const uint8_t *)schedules[i],
+                   strlen(schedules[i]));
+    }
+}
+
+/* See fuzz_core_config.c. Each seed is a few requests, from one on. */
+static void make_configs(const char *folder)
+{
+    static const struct {
+        uint8_t op, key, expect;
+        const char *value;
+    } requests[] = {
+        {0, 0, 255, "7"},       {0, 1, 0, "3"},       {0, 2, 255, "12"}, {0, 1, 2, "8"},
+        {0, 3, 255, "n1,n2,n"}, {0, 4, 255, "1:5,2"}, {0, 5, 0, "true"}, {0, 6, 255, "x"},
+        {1, 6, 255, ""},        {2, 7, 255, "y"},     {4, 8, 3, "z"},    {8, 0, 255, "w"},
+    };
+
+    for (size_t from = 0; from < ARRAY_LEN(requests); from++) {
+        char name[64];
+        size_t n = 0;
+
+        for (size_t i = from; i < MIN(from + 4, ARRAY_LEN(requests)); i++) {
+            const size_t value_n = strlen(requests[i].value);
+
+            buffer[n++] = requests[i].op;
+            buffer[n++] = requests[i].key;
+            buffer[n++] = requests[i].expect;
+            buffer[n++] = (uint8_t)value_n;
+            memcpy(buffer + n, requests[i].value, value_n);
+            n += value_n;
+        }
+        snprintf(name, sizeof(name), "requests-%zu", from);
+        write_seed(folder, "core_config", name, buffer, n);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct prng p;
+
+    if (argc != 2) {
+        fprintf(stderr, "usage: make_seeds FOLDER\n");
+        return 2;
+    }
+    prng_init(&p, 1);
+    make_folder(argv[1]);
+    make_singles(argv[1], &p);
+    make_streams(argv[1], &p);
+    make_schedules(argv[1]);
+    make_configs(argv[1]);
+    return 0;
+}

@@ -1,0 +1,24 @@
+/* Properties of whatever the decoder accepts, shared by the fuzzers of wire/. */
+#ifndef FUZZ_WIRE_CHECK_H
+#define FUZZ_WIRE_CHECK_H
+
+#include "wire/wire.h"
+
+/* An option byte chooses how much room the decoder gets; fuzzers find the small ones too. */
+struct wire_scratch wire_check_scratch(uint8_t option);
+
+/* A refusal has a reason, and gives back the scratch. */
+void wire_check_refused(int status, const struct wire_fault *fault,
+                        const struct wire_scratch *scratch);
+
+/* Makes the checksum of a frame or record right, and its length if there is a whole header. */
+void wire_check_mend_frame(uint8_t *frame, size_t n);
+void wire_check_mend_record(uint8_t *record, size_t n);
+
+/* What was decoded prints into any room, encodes again, and, if its sender was not newer than this
+ * version, gives the very bytes that it came from. */
+void wire_check_frame(const struct wire_header *h, const union wire_any *msg, const uint8_t *frame,
+                      size_t n);
+void wire_check_record(unsigned type, const union wire_any *msg, const uint8_t *record, size_t n);
+
+#endif
