@@ -128,7 +128,7 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
 
         for (uint32_t s = 0; s < n->slots; s++) {
             struct worker *w = node_worker(c, n, s);
-            uint32_t in = RULE(FAILURE_FROM_ACTIVE, false) ? w->current_inc : w->active_inc;
+            uint32_t in = MUTATED(FAILURE_FROM_ACTIVE) ? w->current_inc : w->active_inc;
 
             if (worker_lives(c, n, w, in) && !suspect_drops(c, wid_make(n->number, s, in))) {
                 add_member(c, &g, n, s, true);

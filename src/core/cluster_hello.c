@@ -121,7 +121,7 @@ static int hello_again(struct cluster *c, struct node *n, const struct event *e,
     node_heard(c, n);
     say_welcome(c, n, fx);
     if (h->node == n->number) { /* otherwise it has yet to learn that it is new here */
-        take_reports(c, n, h->reports, h->reports_n, fx);
+        take_reports(c, n, h->seq, h->reports, h->reports_n, fx);
     }
     say_level(c, n, fx);
     return MU_OK;
@@ -189,6 +189,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
                          .kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
         node_refresh(c, n);
     }
+    ack.flags = n->draining ? NODE_DRAINING : 0;
     fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
     say_level(c, n, fx);
     return MU_OK;

@@ -90,7 +90,7 @@ uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole)
     uint32_t members_n = pick_members(c, j, cap, whole, false);
     uint32_t picked_n = pick_newcomers(c, j, members_n, cap);
 
-    if (whole || members_n > 0 || picked_n == 0 || RULE(BOUNDARY_KEEPS_ONE, false)) {
+    if (whole || members_n > 0 || picked_n == 0 || MUTATED(BOUNDARY_KEEPS_ONE)) {
         return picked_n;
     }
     /* A full replacement: the old and the new together first, so that the state is handed on. */

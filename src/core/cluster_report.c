@@ -84,7 +84,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->step = r->step;
     memcpy(w->addr, r->addr, sizeof(w->addr));
     j->step = MAX(j->step, r->step);
-    if (RULE(CHECKPOINT_FENCE, w->active_inc == w->incarnation && w->entered >= j->active)) {
+    if (w->active_inc == w->incarnation && w->entered >= j->active) {
         j->saved = MAX(j->saved, r->checkpoint);
     }
     note_change(c, n, r->slot, was, r, fx);
@@ -93,11 +93,15 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     }
 }
 
-void take_reports(struct cluster *c, struct node *n, const struct report *reports,
+void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct report *reports,
                   uint32_t reports_n, struct effects *fx)
 {
     struct job *j = &c->jobs[n->job];
 
+    if (seq < n->reports_seq) {
+        return; /* Overtaken. */
+    }
+    n->reports_seq = seq;
     for (uint32_t i = 0; i < reports_n; i++) {
         take_report(c, n, &reports[i], fx);
     }
@@ -118,7 +122,7 @@ int on_reports(struct cluster *c, const struct event *e, struct effects *fx)
         return MU_ESTALE;
     }
     node_heard(c, n);
-    take_reports(c, n, m->reports, m->reports_n, fx);
+    take_reports(c, n, m->seq, m->reports, m->reports_n, fx);
     fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
     say_level(c, n, fx);
     return MU_OK;

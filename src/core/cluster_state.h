@@ -67,6 +67,7 @@ struct node {
     uint64_t closed_ms; /* NEVER while connected, or never seen connected */
     uint64_t held;
     uint64_t active;
+    uint64_t reports_seq;
     uint32_t prev, next; /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
@@ -213,7 +214,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx);
 int on_reports(struct cluster *c, const struct event *e, struct effects *fx);
 int on_bye(struct cluster *c, const struct event *e, struct effects *fx);
 int on_closed(struct cluster *c, const struct event *e, struct effects *fx);
-void take_reports(struct cluster *c, struct node *n, const struct report *reports,
+void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct report *reports,
                   uint32_t reports_n, struct effects *fx);
 void node_leave(struct cluster *c, struct node *n, struct effects *fx);
 

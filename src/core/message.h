@@ -91,6 +91,7 @@ struct msg_hello {
     uint32_t flags;
     uint64_t held;   /* newest generation the agent holds */
     uint64_t active; /* newest generation it knows to be active */
+    uint64_t seq;    /* of the reports, as in msg_reports */
     uint32_t reports_n;
     struct report *reports; /* up to SLOTS_MAX */
 };
@@ -103,7 +104,7 @@ struct msg_renew {
 };
 
 struct msg_reports {
-    uint64_t seq; /* acknowledged in msg_ack.reports */
+    uint64_t seq; /* grows with every change; acknowledged in msg_ack.reports */
     uint32_t reports_n;
     struct report *reports;
 };
@@ -137,6 +138,7 @@ struct msg_refused {
 struct msg_ack {
     uint64_t seq;
     uint64_t reports;
+    uint32_t flags; /* NODE_DRAINING: somebody wants this node to leave */
 };
 
 enum generation_kind {

@@ -1,6 +1,6 @@
 /* The rules that the protocol stands on, each of which can be taken out on purpose, so
  * that the simulator can show that it would notice. Only builds with MUSTER_MUTATIONS can:
- * in all others RULE(name, cond) is just (cond). */
+ * in all others MUTATED() is false and RULE(name, cond) is just (cond). */
 #ifndef CORE_MUTATION_H
 #define CORE_MUTATION_H
 
@@ -23,12 +23,9 @@
     X(APPLY_AFTER_DURABLE, "records are applied before they are durable")                          \
     X(STALE_INCARNATION, "reports of an earlier life of a worker are taken")                       \
     X(GRACE_AFTER_JUMP, "leases are judged right after the clock jumped")                          \
-    X(MOVED_SAYS_NO_READY, "a member that has moved on still says READY in the old generation")    \
     X(GRADIENT_OF_STEP, "kept gradients of another step are taken for this one's")                 \
-    X(FINISH_WAITS, "a finished member leaves before the others have finished")                    \
     X(MIN_HOLDS, "a generation below min trains on")                                               \
-    X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")                    \
-    X(CHECKPOINT_FENCE, "a checkpoint reported from outside the active generation counts")
+    X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")
 
 enum mutation {
     MUTATION_NONE,
@@ -40,9 +37,12 @@ enum mutation {
 
 #ifdef MUSTER_MUTATIONS
 extern enum mutation core_mutation; /* set once, before anything runs */
-#define RULE(name, cond) (core_mutation == MUTATION_##name || (cond))
+#define MUTATED(name) (core_mutation == MUTATION_##name)
 #else
-#define RULE(name, cond) (cond)
+#define MUTATED(name) false
 #endif
+
+/* `cond` is demanded, unless the rule has been taken out. */
+#define RULE(name, cond) (MUTATED(name) || (cond))
 
 #endif

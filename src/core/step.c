@@ -194,7 +194,7 @@ static bool all_ready(const struct step *s, uint64_t step, uint64_t *minimum_out
             minimum = MIN(minimum, p->ready_step == step ? p->ready_newest : s->group.number);
         }
     }
-    *minimum_out = RULE(MINIMUM_RULE, false) ? s->said.newest : minimum;
+    *minimum_out = MUTATED(MINIMUM_RULE) ? s->said.newest : minimum;
     return RULE(READY_NEEDS_ALL, all);
 }
 
@@ -239,14 +239,8 @@ static void on_computed(struct step *s, const struct step_event *e, struct step_
     }
 }
 
-static void on_reduced(struct step *s, const struct step_event *e, struct step_effects *fx)
+static void on_reduced(struct step *s, const struct step_event *e)
 {
-    if (!RULE(MOVED_SAYS_NO_READY, true) && e->generation == s->previous.number) {
-        struct msg_ready late = {.from = s->config.self, .step = e->step, .newest = e->generation};
-
-        fx->emit(fx, &(struct step_effect){
-                         .kind = STEP_SEND_READY, .group = &s->previous, .ready = &late});
-    }
     if (s->phase == STEP_COMPUTING && s->reducing && e->generation == s->group.number &&
         e->step == s->committed + 1) {
         s->reducing = false;
@@ -315,7 +309,7 @@ static void dispatch(struct step *s, const struct step_event *e, struct step_eff
         on_computed(s, e, fx);
         break;
     case STEP_ON_REDUCED:
-        on_reduced(s, e, fx);
+        on_reduced(s, e);
         break;
     case STEP_ON_APPLIED:
         on_applied(s, e, fx);

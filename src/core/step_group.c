@@ -113,7 +113,7 @@ static void enter_newcomer(struct step *s, struct step_effects *fx)
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
         say(fx, STEP_BASE, s->group.base_step);
     }
-    if (!RULE(CAUGHT_UP_BEFORE_ENTER, true)) {
+    if (MUTATED(CAUGHT_UP_BEFORE_ENTER)) {
         s->entered = s->group.number;
     }
     say(fx, STEP_REPORT, 0);
@@ -207,7 +207,7 @@ void move_on(struct step *s, struct step_effects *fx)
 {
     if (s->next.me == NO_RANK) {
         s->phase = STEP_PARKED;
-        if (!RULE(LEAVER_WAITS, true)) {
+        if (MUTATED(LEAVER_WAITS)) {
             forget(s, fx);
         }
         return;

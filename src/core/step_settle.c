@@ -90,7 +90,7 @@ void settle_try(struct step *s, struct step_effects *fx)
         any_behind |= s->peers[i].settle_step != newest;
         all_hold &= s->peers[i].settle_held;
     }
-    if (s->committed + 1 == newest && RULE(SETTLE_LAGGARD, true)) {
+    if (s->committed + 1 == newest && !MUTATED(SETTLE_LAGGARD)) {
         mu_assert(s->holds);
         commit(s, fx);
     } else if (!any_behind && s->holds && RULE(SETTLE_ALL_HOLD, all_hold)) {

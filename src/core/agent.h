@@ -1,0 +1,138 @@
+/* The agent's side of the protocol: one node, its connection to the orchestrator, its workers.
+ *
+ * Pure, like the cluster: an event comes in, effects go out through emit(). The driver owns the
+ * connection, the processes and the unix sockets. The agent says how its workers stand, again
+ * until it is acknowledged; it passes generations down; it gives each life of a worker its id. */
+#ifndef CORE_AGENT_H
+#define CORE_AGENT_H
+
+#include "core/message.h"
+
+#define AGENT_RENEWALS 16 /* of which it remembers when they were sent */
+
+struct agent_config {
+    struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello */
+    uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
+    uint32_t members_max;
+};
+
+/* What a slot's process is doing, as the agent knows it. */
+enum slot_state {
+    SLOT_EMPTY,
+    SLOT_RUNNING,
+    SLOT_STOPPING, /* asked to exit */
+    SLOT_EXITED    /* its exit is to be acknowledged before the next life starts */
+};
+
+struct slot {
+    enum slot_state state;
+    struct report report; /* as the worker last said; incarnation is its life */
+    uint64_t beat_ms;
+    bool lost;
+    bool leave;        /* do not start it again */
+    uint64_t reported; /* in the reports up to this number */
+};
+
+struct agent {
+    struct agent_config config;
+    uint64_t now_ms;
+    bool connected, welcomed, draining, over;
+    uint64_t store;
+    uint32_t node;
+    uint32_t lease_len_ms;
+    uint64_t hello_ms; /* when to try again; 0: not waiting */
+    uint64_t renew_at_ms;
+    uint64_t renew_seq;
+    uint64_t sent_ms[AGENT_RENEWALS];
+    uint64_t lease_ms; /* when the newest acknowledged renewal was sent */
+    uint64_t reports_seq, reports_acked;
+    uint64_t reports_at_ms;
+    uint64_t active;
+    struct generation held; /* members are its own copy */
+    struct slot slots[SLOTS_MAX];
+    struct report out[SLOTS_MAX];
+    int exit_code;
+};
+
+enum agent_effect_kind {
+    AGENT_CONNECT, /* the first try at once, then with back-off */
+    AGENT_HELLO,
+    AGENT_RENEW,
+    AGENT_REPORTS,
+    AGENT_BYE,
+    AGENT_SUSPECT,
+    AGENT_START, /* a process for `slot`, as `worker` */
+    AGENT_STOP,
+    AGENT_LIFE, /* the running process of `slot` goes on as `worker`, a newcomer */
+    AGENT_TELL_GENERATION,
+    AGENT_TELL_ACTIVE,
+    AGENT_TELL_LEASE,
+    AGENT_DONE /* nothing is left to do: exit with `code` */
+};
+
+struct agent_effect {
+    enum agent_effect_kind kind;
+    uint32_t slot;
+    wid worker;
+    int code;
+    union {
+        const struct msg_hello *hello;
+        const struct msg_renew *renew;
+        const struct msg_reports *reports;
+        const struct msg_bye *bye;
+        const struct msg_suspect *suspect;
+        const struct generation *generation;
+        const struct msg_active *active;
+        const struct msg_lease *lease;
+    } u;
+};
+
+struct agent_effects {
+    void (*emit)(struct agent_effects *fx, const struct agent_effect *e);
+};
+
+enum agent_event_kind {
+    AGENT_ON_CONNECTED,
+    AGENT_ON_CLOSED,
+    AGENT_ON_WELCOME,
+    AGENT_ON_REFUSED,
+    AGENT_ON_ACK,
+    AGENT_ON_GENERATION,
+    AGENT_ON_ACTIVE,
+    AGENT_ON_ENDED,
+    AGENT_ON_BEAT,   /* `slot` lives */
+    AGENT_ON_REPORT, /* u.report: phase, entered, step, checkpoint, addr */
+    AGENT_ON_SUSPECT,
+    AGENT_ON_FORGET, /* the worker has dropped its state and wants another life */
+    AGENT_ON_EXIT,   /* the process of `slot` ended with `code` */
+    AGENT_ON_DRAIN,
+    AGENT_ON_TICK
+};
+
+struct agent_event {
+    enum agent_event_kind kind;
+    uint64_t now_ms; /* the boot clock: it goes on while the machine sleeps */
+    uint32_t slot;
+    uint32_t code;
+    union {
+        const struct msg_welcome *welcome;
+        const struct msg_refused *refused;
+        const struct msg_ack *ack;
+        const struct generation *generation;
+        const struct msg_active *active;
+        const struct msg_ended *ended;
+        const struct report *report;
+        const struct msg_suspect *suspect;
+    } u;
+};
+
+/* MU_EINVAL, MU_ENOMEM. */
+int agent_init(struct agent *a, const struct agent_config *config);
+void agent_close(struct agent *a);
+
+void agent_event(struct agent *a, const struct agent_event *e, struct agent_effects *fx);
+
+/* When AGENT_ON_TICK is wanted next. */
+uint64_t agent_deadline(const struct agent *a);
+
+#endif
