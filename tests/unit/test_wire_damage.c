@@ -264,6 +264,25 @@ static void what_is_no_frame_is_refused(void **state)
     assert_string_equal(fault.text, "message type 258 of version 1.0 is not known to version 1.0");
 }
 
+static void a_payload_of_another_length_than_its_header_says_is_refused(void **state)
+{
+    struct wire_scratch s = scratch(0);
+    struct msg_bye bye = {4};
+    struct wire_fault fault;
+    struct wire_header h;
+    union wire_any out;
+    size_t n = 0;
+
+    assert_int_equal(wire_encode(WIRE_BYE, &bye, 0, 0, buffer, sizeof(buffer), &n), MU_OK);
+    assert_int_equal(wire_header_decode(buffer, &h, &fault), MU_OK);
+    for (size_t len = 0; len < 8; len++) {
+        int rc = wire_decode(&h, buffer + WIRE_HEADER_BYTES, len, &out, &s, &fault);
+
+        assert_int_equal(rc, len == 4 ? MU_OK : MU_EPROTO);
+    }
+    assert_string_equal(fault.text, "bye: the header says 4 bytes, there are 7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_refusal_names_message_field_and_place),
         cmocka_unit_test(a_row_of_an_unknown_type_is_refused_by_its_number),
         cmocka_unit_test(what_is_no_frame_is_refused),
+        cmocka_unit_test(a_payload_of_another_length_than_its_header_says_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

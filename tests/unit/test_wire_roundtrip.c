@@ -199,6 +199,11 @@ static void lists_are_aligned_in_any_scratch(void **state)
         assert_int_equal(wire_frame_decode(frame, n, &h, &out, &s, NULL), MU_OK);
         assert_int_equal((uintptr_t)out.generation.members % 8, 0);
         assert_true(out.generation.members[1].worker == 2);
+        /* What is lost to alignment counts against the room. */
+        s = (struct wire_scratch){s.mem, sizeof(members) + (8 - skew) % 8, 0};
+        assert_int_equal(wire_frame_decode(frame, n, &h, &out, &s, NULL), MU_OK);
+        s = (struct wire_scratch){s.mem, s.cap - 1, 0};
+        assert_int_equal(wire_frame_decode(frame, n, &h, &out, &s, NULL), MU_ELIMIT);
     }
 }
 
