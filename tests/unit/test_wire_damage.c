@@ -4,6 +4,7 @@
 #include "wire/bytes.h"
 #include "wire/table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,6 +204,8 @@ static void a_refusal_names_message_field_and_place(void **state)
     struct rec_want want = {.job = "j", .listed = 1};
     struct msg_sum sum = {.from = 1};
     struct msg_probe probe = {.from = 1};
+    const size_t end = wire_size(WIRE_REPORTS, &reports) - WIRE_HEADER_BYTES;
+    char text[TEXT_MAX_LEN];
 
     expect(WIRE_ADMIN, &admin, 0, ADMIN_N, 1, MU_EPROTO, "admin: verb at byte 0: no such value");
     expect(WIRE_ADMIN, &admin, 1, NAME_MAX_LEN, 2, MU_ELIMIT,
@@ -217,11 +220,13 @@ static void a_refusal_names_message_field_and_place(void **state)
            "reports: reports at byte 8: there are too many");
     expect(WIRE_REPORTS, &reports, 8, SLOTS_MAX, 4, MU_EPROTO,
            "reports: reports at byte 8: the bytes end within it");
-    expect(WIRE_REPORTS, &reports, 8, 2, 4, MU_EPROTO, "reports: at byte 59: the list ends early");
+    snprintf(text, sizeof(text), "reports: at byte %zu: the list ends early", end);
+    expect(WIRE_REPORTS, &reports, 8, 2, 4, MU_EPROTO, text);
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
-    expect(WIRE_REPORTS, &reports, 12, 44, 2, MU_EPROTO,
-           "reports: report.addr at byte 51: the bytes end within it");
+    snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
+             end - 2 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 15, 2, MU_EPROTO, text);
     expect(WIRE_SUM, &sum, 24, DATA_MAX + 1, 4, MU_ELIMIT,
            "sum: data at byte 24: there are too many");
     expect(WIRE_SUM, &sum, 24, DATA_MAX, 4, MU_EPROTO,

@@ -2,7 +2,7 @@
  * change here is a change of the protocol: it needs another version, not another golden. */
 #include "unit/unit.h"
 
-#include "wire/wire.h"
+#include "wire/table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,25 +39,106 @@ static void a_ready_frame_has_these_bytes(void **state)
                "0200000003000000 2900000000000000 0800000000000000");
 }
 
-static void a_reports_frame_has_these_bytes(void **state)
+struct item {
+    uint32_t id;
+    char name[8];
+};
+
+static const struct wire_desc *item_desc(void)
 {
-    struct report report = {.slot = 1,
-                            .incarnation = 2,
-                            .phase = PHASE_IN,
-                            .exit_code = 3,
-                            .entered = 4,
-                            .step = 5,
-                            .checkpoint = 6,
-                            .addr = "h\xc3\xb6:7"};
-    struct msg_reports reports = {.seq = 9, .reports_n = 1, .reports = &report};
+    static const struct wire_field fields[] = {
+        {.name = "id", .offset = offsetof(struct item, id), .kind = KIND_U32},
+        {.name = "name", .max = 8, .offset = offsetof(struct item, name), .kind = KIND_STRING},
+    };
+    static const struct wire_desc desc = {"item", fields, 2, sizeof(struct item), 13};
+
+    return &desc;
+}
+
+struct every {
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    int32_t i32;
+    uint64_t u64;
+    wid worker;
+    uint64_t hex;
+    uint8_t choice;
+    char string[8];
+    uint8_t bytes[2];
+    uint8_t bits[1];
+    uint8_t secret[2];
+    uint32_t blob_n;
+    uint8_t *blob;
+    uint32_t words_n;
+    uint32_t *words;
+    uint32_t items_n;
+    struct item *items;
+};
+
+#define AT(field) .name = #field, .offset = offsetof(struct every, field)
+#define AT_LIST(field)                                                     \
+    .name = #field, .max = 9, .offset = offsetof(struct every, field##_n), \
+    .data = offsetof(struct every, field)
+
+static void each_kind_of_field_has_these_bytes(void **state)
+{
+    static const struct wire_field fields[] = {
+        {AT(u8), .kind = KIND_U8},
+        {AT(u16), .kind = KIND_U16},
+        {AT(u32), .kind = KIND_U32},
+        {AT(i32), .kind = KIND_I32},
+        {AT(u64), .kind = KIND_U64},
+        {AT(worker), .kind = KIND_WID},
+        {AT(hex), .kind = KIND_HEX},
+        {AT(choice), .max = 3, .kind = KIND_ENUM},
+        {AT(string), .max = 8, .kind = KIND_STRING},
+        {AT(bytes), .max = 2, .kind = KIND_BYTES},
+        {AT(bits), .max = 1, .kind = KIND_BITS},
+        {AT(secret), .max = 2, .kind = KIND_SECRET},
+        {AT_LIST(blob), .kind = KIND_BLOB},
+        {AT_LIST(words), .kind = KIND_WORDS},
+        {AT_LIST(items), .kind = KIND_LIST, .sub = item_desc},
+    };
+    static const struct wire_desc desc = {"every", fields, ARRAY_LEN(fields), sizeof(struct every),
+                                          1000};
+    uint8_t blob[] = {0xb1, 0xb2, 0xb3};
+    uint32_t words[] = {5, 6};
+    struct item items[] = {{7, "xy"}, {8, ""}};
+    struct every every = {
+        1,
+        0x0203,
+        0x04050607,
+        -2,
+        0x08090a0b0c0d0e0f,
+        wid_make(3, 0, 2),
+        0x10,
+        2,
+        "h\xc3\xb6",
+        {0xa1, 0xa2},
+        {0x05},
+        {0x77, 0x78},
+        3,
+        blob,
+        2,
+        words,
+        2,
+        items,
+    };
+    uint64_t memory[16];
+    struct wire_scratch scratch = {(uint8_t *)memory, sizeof(memory), 0};
+    struct every out;
     uint8_t bytes[256];
     size_t n = 0;
 
-    assert_int_equal(wire_encode(WIRE_REPORTS, &reports, 0, 1, bytes, sizeof(bytes), &n), MU_OK);
+    assert_int_equal(wire_fields_encode(&desc, 0, &every, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 00 1200 3a000000 0000000000000000 0100000000000000 3cf32076 "
-               "0900000000000000 01000000 2c00 01000000 02000000 03 03000000 0400000000000000 "
-               "0500000000000000 0600000000000000 050068c3b63a37");
+               "01 0302 07060504 feffffff 0f0e0d0c0b0a0908 0200000003000000 1000000000000000 02 "
+               "030068c3b6 a1a2 05 7778 03000000 b1b2b3 02000000 05000000 06000000 02000000 0800 "
+               "07000000 02007879 0600 08000000 0000");
+    assert_int_equal(wire_fields_decode(&desc, 0, 0, bytes, n, &out, &scratch, NULL), MU_OK);
+    assert_true(out.i32 == -2 && out.u16 == 0x0203 && out.choice == 2 && out.bytes[1] == 0xa2);
+    assert_true(out.words[1] == 6 && out.blob[2] == 0xb3 && out.items[1].id == 8);
 }
 
 static void a_want_record_has_these_bytes(void **state)
@@ -179,7 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ready_frame_has_these_bytes),
-        cmocka_unit_test(a_reports_frame_has_these_bytes),
+        cmocka_unit_test(each_kind_of_field_has_these_bytes),
         cmocka_unit_test(a_want_record_has_these_bytes),
         cmocka_unit_test(a_config_record_has_these_bytes),
         cmocka_unit_test(lines_read_like_this),
