@@ -58,7 +58,7 @@ static void send_hello(struct agent *a, struct agent_effects *fx)
 {
     struct msg_hello m = a->config.hello;
 
-    a->hello_ms = 0;
+    a->hello_ms = a->now_ms + a->lease_len_ms; /* unless there is a welcome by then */
     m.store = a->store;
     m.node = a->node;
     m.flags = a->draining ? NODE_DRAINING : 0;
@@ -127,7 +127,7 @@ static void new_life(struct agent *a, uint32_t slot, enum agent_effect_kind how,
 
     s->report = (struct report){.slot = slot, .incarnation = incarnation, .phase = PHASE_WARMING};
     s->state = SLOT_RUNNING;
-    s->lost = false;
+    s->lost = s->unleased = false;
     s->beat_ms = a->now_ms;
     fx->emit(fx, &(struct agent_effect){.kind = how, .slot = slot, .worker = slot_wid(a, slot)});
     tell(a, slot, fx);
@@ -191,6 +191,7 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     bool renumbered = m->node != a->node || m->store != a->store;
 
     a->welcomed = true;
+    a->hello_ms = 0;
     a->store = m->store;
     a->node = m->node;
     a->lease_len_ms = m->lease_ms;
@@ -227,8 +228,13 @@ static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effect
 {
     a->reports_acked = MAX(a->reports_acked, m->reports);
     a->draining |= (m->flags & NODE_DRAINING) != 0;
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        struct slot *s = &a->slots[i];
+
+        s->unleased &= s->lost || a->reports_acked < s->reported;
+    }
     if (m->seq == 0 || m->seq > a->renew_seq || a->renew_seq - m->seq >= AGENT_RENEWALS ||
-        a->sent_ms[m->seq % AGENT_RENEWALS] <= a->lease_ms) {
+        a->sent_ms[m->seq % AGENT_RENEWALS] <= a->lease_ms || m->generation > a->held.number) {
         return;
     }
     a->lease_ms = a->sent_ms[m->seq % AGENT_RENEWALS];
@@ -322,7 +328,7 @@ static void on_exited(struct agent *a, const struct agent_event *e, struct agent
 
 static void on_tick(struct agent *a, struct agent_effects *fx)
 {
-    if (a->connected && a->hello_ms != 0 && a->hello_ms <= a->now_ms) {
+    if (a->connected && !a->welcomed && a->hello_ms != 0 && a->hello_ms <= a->now_ms) {
         send_hello(a, fx);
     }
     if (a->welcomed && a->renew_at_ms <= a->now_ms) {
@@ -335,7 +341,7 @@ static void on_tick(struct agent *a, struct agent_effects *fx)
         struct slot *s = &a->slots[i];
 
         if (s->state == SLOT_RUNNING && !s->lost && s->beat_ms + a->lease_len_ms <= a->now_ms) {
-            s->lost = true;
+            s->lost = s->unleased = true;
             changed(a, i, fx);
         }
     }

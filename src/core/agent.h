@@ -31,6 +31,7 @@ struct slot {
     bool lost;
     bool leave;        /* do not start it again */
     uint64_t reported; /* in the reports up to this number */
+    bool unleased;     /* it was lost: no lease until the orchestrator knows that it is back */
 };
 
 struct agent {

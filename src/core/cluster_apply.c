@@ -27,6 +27,7 @@ static void bury(struct cluster *c, struct node *n)
     bool named = node_by_name(c, n->job, n->name) == n;
     uint32_t spent = 0;
 
+    node_refresh(c, n); /* nothing of it stays in the job's counts */
     list_remove(c, &j->others, n);
     for (uint32_t s = 0; s < n->slots; s++) {
         spent += node_worker(c, n, s)->spent;

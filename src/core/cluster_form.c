@@ -65,11 +65,21 @@ static bool same_as_published(struct cluster *c, const struct job *j, const stru
 
 /* ---- fresh: nobody holds a state, or (restart mode) nobody has to ---- */
 
+static bool node_suspected(struct cluster *c, const struct node *n)
+{
+    for (uint32_t s = 0; s < n->slots; s++) {
+        if (suspect_drops(c, wid_make(n->number, s, node_worker(c, n, s)->incarnation))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .base_step = j->checkpoint};
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
-    uint32_t picked_n;
+    uint32_t picked_n, full_n = 0;
 
     if (j->available_n < j->min) {
         return false;
@@ -83,15 +93,18 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     for (uint32_t i = 0; i < picked_n; i++) {
         const struct node *n = &c->nodes[c->picked[i]];
 
-        for (uint32_t s = 0; s < n->slots; s++) {
-            add_member(c, &g, n, s, false);
+        if (!node_suspected(c, n)) {
+            full_n++;
+            for (uint32_t s = 0; s < n->slots; s++) {
+                add_member(c, &g, n, s, false);
+            }
         }
     }
-    if (picked_n < j->min || same_as_published(c, j, &g, picked_n)) {
+    if (full_n < j->min || same_as_published(c, j, &g, full_n)) {
         return false;
     }
     g.flags = j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
-    propose(c, j, &g, picked_n, fx);
+    propose(c, j, &g, full_n, fx);
     return true;
 }
 
@@ -159,13 +172,12 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
             const struct worker *w = node_worker(c, n, s);
             bool caught_up = worker_lives(c, n, w, w->active_inc);
 
-            if (caught_up || w->phase == PHASE_WARM) {
+            if (caught_up || worker_joinable(c, n, w)) {
                 add_member(c, &g, n, s, caught_up);
             }
         }
         full_n += g.members_n - before_n == n->slots;
     }
-    /* With nobody to hand the state on to, leavers stay until somebody comes. */
     if (g.members_n > 0 && !same_as_published(c, j, &g, full_n)) {
         propose(c, j, &g, full_n, fx);
     }
@@ -175,10 +187,7 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
 
 static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
 {
-    bool stable = j->active == j->number && j->tally.lost_n == 0;
-    bool ended =
-        j->finished && j->active != 0 &&
-        (j->tally.survivors_n == 0 || (stable && j->tally.finished_n == j->tally.survivors_n));
+    bool ended = j->finished && j->active != 0 && j->tally.finished_n == j->tally.survivors_n;
 
     (void)c;
     if (!j->finishing && !j->ended && (ended || (j->tally.finished_n > 0 && !j->finished))) {

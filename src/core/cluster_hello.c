@@ -155,7 +155,7 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     if (n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE) {
         return hello_again(c, n, e, fx);
     }
-    if (n != NULL && n->conn != 0 && n->state != NODE_GONE) {
+    if (n != NULL && n->conn != 0 && (n->state == NODE_JOINING || node_alive(c, n))) {
         say_refused(fx, e->conn, MU_EEXIST,
                     "a node named '%s' is here already; give this one another --node-name",
                     h->name);
@@ -190,6 +190,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
         node_refresh(c, n);
     }
     ack.flags = n->draining ? NODE_DRAINING : 0;
+    ack.generation = c->jobs[n->job].members_n > 0 ? c->jobs[n->job].number : 0;
     fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
     say_level(c, n, fx);
     return MU_OK;

@@ -27,21 +27,24 @@ bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnat
            (w->incarnation == incarnation && w->phase == PHASE_EXITED);
 }
 
-/* Can it be in the next planned generation, with all its slots? */
-static bool node_available(struct cluster *c, const struct node *n)
+/* A newcomer must have reached every member of the published generation, both ways: a pair that
+ * can't talk would only be torn apart again. */
+bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w)
 {
-    if (!node_alive(c, n) || n->draining || !role_trains(n->role)) {
-        return false;
-    }
-    for (uint32_t s = 0; s < n->slots; s++) {
+    return w->phase == PHASE_WARM && RULE(WARM_NEEDS_PROBE, w->reached >= c->jobs[n->job].number);
+}
+
+static void judge_slots(struct cluster *c, const struct node *n, bool *available, bool *joinable)
+{
+    *available = *joinable = node_alive(c, n) && !n->draining && role_trains(n->role);
+    for (uint32_t s = 0; s < n->slots && *available; s++) {
         const struct worker *w = node_worker(c, n, s);
         bool member = worker_lives(c, n, w, w->current_inc) || worker_lives(c, n, w, w->active_inc);
 
-        if (w->phase != PHASE_WARM && !member) {
-            return false;
-        }
+        *available = member || w->phase == PHASE_WARM;
+        *joinable &= member || worker_joinable(c, n, w);
     }
-    return true;
+    *joinable &= *available;
 }
 
 static void tally_worker(struct cluster *c, const struct job *j, const struct node *n,
@@ -78,21 +81,23 @@ void node_refresh(struct cluster *c, struct node *n)
 {
     struct job *j = &c->jobs[n->job];
     struct tally t = {0};
-    bool available;
+    bool available, joinable;
 
     if (n->state == NODE_JOINING || n->state == NODE_FREE) {
         return;
     }
-    available = node_available(c, n);
+    judge_slots(c, n, &available, &joinable);
     for (uint32_t s = 0; s < n->slots; s++) {
         tally_worker(c, j, n, node_worker(c, n, s), &t);
     }
-    if (available != n->available || memcmp(&t, &n->tally, sizeof(t)) != 0) {
+    if (available != n->available || joinable != n->joinable ||
+        memcmp(&t, &n->tally, sizeof(t)) != 0) {
         job_touch(c, j);
     }
     j->available_n += available;
     j->available_n -= n->available;
     n->available = available;
+    n->joinable = joinable;
     tally_add(&j->tally, &t, 1);
     tally_add(&j->tally, &n->tally, UINT32_MAX); /* minus one, modulo 2^32 */
     n->tally = t;
@@ -149,12 +154,12 @@ void node_heard(struct cluster *c, struct node *n)
 
     n->lease_end_ms = c->now_ms + c->config.lease_ms;
     n->closed_ms = n->conn != 0 ? NEVER : n->closed_ms;
-    if (n->senior) {
-        j->word_ms = c->now_ms;
-    }
     if (n->lapsed && n->state == NODE_UP) {
         n->lapsed = false;
         node_refresh(c, n);
+    }
+    if (n->tally.survivors_n > 0) {
+        j->word_ms = c->now_ms;
     }
     node_watch(c, n);
 }

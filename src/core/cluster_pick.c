@@ -38,8 +38,25 @@ static struct load *load_of(struct cluster *c, uint64_t host)
     return &c->loads[i];
 }
 
-static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked_n, uint32_t cap)
+/* Puts picked[first, end) into the order in which the nodes came. */
+static void by_number(struct cluster *c, uint32_t first, uint32_t end)
 {
+    struct heap heap;
+
+    heap_init(&heap, c->ranking, c->config.nodes_max);
+    for (uint32_t i = first; i < end; i++) {
+        heap_push(&heap, c->nodes[c->picked[i]].number, c->picked[i]);
+    }
+    for (uint32_t i = first; i < end; i++) {
+        c->picked[i] = heap_top(&heap)->value;
+        heap_pop(&heap);
+    }
+}
+
+static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked_n, uint32_t cap,
+                               bool whole)
+{
+    uint32_t first = picked_n;
     struct heap heap;
 
     memset(c->loads, 0, c->buckets * sizeof(*c->loads));
@@ -48,7 +65,7 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
     }
     heap_init(&heap, c->ranking, c->config.nodes_max);
     for (struct node *n = node_at(c, j->others.first); n != NULL; n = node_at(c, n->next)) {
-        if (n->available && wanted(j, n)) {
+        if ((whole ? n->available : n->joinable) && wanted(j, n)) {
             heap_push(&heap, (uint64_t)load_of(c, n->host)->n << 32 | n->number, node_index(c, n));
         }
     }
@@ -65,6 +82,7 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
         load->n++;
         c->picked[picked_n++] = top.value;
     }
+    by_number(c, first, picked_n);
     return picked_n;
 }
 
@@ -88,12 +106,13 @@ uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole)
 {
     uint32_t cap = size_wanted(j);
     uint32_t members_n = pick_members(c, j, cap, whole, false);
-    uint32_t picked_n = pick_newcomers(c, j, members_n, cap);
+    uint32_t picked_n = pick_newcomers(c, j, members_n, cap, whole);
 
-    if (whole || members_n > 0 || picked_n == 0 || MUTATED(BOUNDARY_KEEPS_ONE)) {
+    if (whole || members_n > 0 || MUTATED(BOUNDARY_KEEPS_ONE)) {
         return picked_n;
     }
-    /* A full replacement: the old and the new together first, so that the state is handed on. */
+    /* A full replacement: the old and the new together first, so that the state is handed on. With
+     * nobody to hand it on to, leavers stay until somebody comes. */
     members_n = pick_members(c, j, UINT32_MAX, whole, true);
-    return pick_newcomers(c, j, members_n, members_n + picked_n);
+    return pick_newcomers(c, j, members_n, members_n + picked_n, whole);
 }

@@ -82,6 +82,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->phase = r->phase;
     w->entered = MAX(w->entered, r->entered);
     w->step = r->step;
+    w->reached = r->reached;
     memcpy(w->addr, r->addr, sizeof(w->addr));
     j->step = MAX(j->step, r->step);
     if (w->active_inc == w->incarnation && w->entered >= j->active) {

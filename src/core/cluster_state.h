@@ -23,6 +23,7 @@ struct worker {
     bool caught_up;       /* in the published generation, as one that holds the state */
     uint8_t phase;
     uint64_t entered;
+    uint64_t reached;
     uint64_t step;
     char addr[ADDR_MAX_LEN];
 };
@@ -71,7 +72,8 @@ struct node {
     uint32_t prev, next; /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
-    bool available;
+    bool available; /* all its slots can be in a fresh generation */
+    bool joinable;  /* … and can join the published one */
     struct tally tally;
 };
 
@@ -117,7 +119,6 @@ struct job {
     bool takeover_asked;
     bool suspected; /* it may have edges */
     uint64_t newcomer_ms;
-    uint64_t suspect_ms; /* when gathered suspicions are judged; NEVER if none */
     uint64_t due_ms;
 };
 
@@ -198,6 +199,7 @@ static inline bool role_trains(uint8_t role)
 /* cluster_live.c: who is alive, and what that means for its job's counts */
 bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,
                   uint32_t incarnation);
+bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);
 bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool node_alive(const struct cluster *c, const struct node *n);
 void node_refresh(struct cluster *c, struct node *n);

@@ -24,6 +24,12 @@ static struct worker *living_member(struct cluster *c, const struct job *j, wid 
     return w;
 }
 
+/* Nobody has said it again for a lease: the pair has healed. */
+static bool edge_expired(const struct cluster *c, const struct edge *e)
+{
+    return e->last_ms + c->config.lease_ms <= c->now_ms;
+}
+
 static struct edge *edge_get(struct cluster *c, uint32_t job, wid a, wid b)
 {
     struct edge *room = NULL;
@@ -31,7 +37,7 @@ static struct edge *edge_get(struct cluster *c, uint32_t job, wid a, wid b)
     for (uint32_t i = 0; i < EDGES_MAX; i++) {
         struct edge *e = &c->edges[i];
 
-        if (e->job != NONE && e->last_ms + c->config.lease_ms <= c->now_ms) {
+        if (e->job != NONE && edge_expired(c, e)) {
             e->job = NONE;
         }
         if (e->job == job && e->a == a && e->b == b) {
@@ -69,7 +75,6 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
     if (edge != NULL) { /* With the table full, what is in it comes first. */
         edge->last_ms = c->now_ms;
         j->suspected = true;
-        j->suspect_ms = MIN(j->suspect_ms, edge->ripe_ms);
         job_due(c, j, MAX(edge->ripe_ms, c->now_ms));
     }
     return MU_OK;
@@ -82,7 +87,6 @@ void suspect_forget(struct cluster *c, struct job *j)
             c->edges[i].job = NONE;
         }
     }
-    j->suspect_ms = NEVER;
     j->suspected = false;
 }
 
@@ -198,23 +202,24 @@ void suspect_cover(struct cluster *c, struct job *j)
     uint32_t pairs_n = 0, v_n;
 
     c->dropped_n = 0;
-    j->suspect_ms = NEVER;
+    j->suspected = false;
     for (uint32_t i = 0; i < EDGES_MAX; i++) {
         struct edge *e = &c->edges[i];
         struct node *an, *bn;
         struct worker *a, *b;
 
-        if (e->job != job_index(c, j) || (a = living_member(c, j, e->a, &an)) == NULL ||
+        if (e->job != job_index(c, j) || edge_expired(c, e) ||
+            (a = living_member(c, j, e->a, &an)) == NULL ||
             (b = living_member(c, j, e->b, &bn)) == NULL) {
             continue;
         }
+        j->suspected = true;
+        job_due(c, j, e->ripe_ms > c->now_ms ? e->ripe_ms : e->last_ms + c->config.lease_ms);
         if (e->ripe_ms > c->now_ms) {
-            j->suspect_ms = MIN(j->suspect_ms, e->ripe_ms);
-            job_due(c, j, e->ripe_ms);
-        } else if (a->active_inc == 0) { /* Newcomers hold nothing: they go first. */
-            drop(c, e->a);
-        } else if (b->active_inc == 0) {
-            drop(c, e->b);
+            continue;
+        }
+        if ((a->active_inc == 0) != (b->active_inc == 0)) { /* Newcomers hold nothing. */
+            drop(c, a->active_inc == 0 ? e->a : e->b);
         } else {
             pairs[pairs_n][0] = e->a;
             pairs[pairs_n++][1] = e->b;

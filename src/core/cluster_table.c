@@ -40,7 +40,6 @@ struct job *job_make(struct cluster *c, const char *name)
             memset(j, 0, sizeof(*j));
             strcpy(j->name, name);
             j->used = true;
-            j->suspect_ms = NEVER;
             j->due_ms = NEVER;
             j->seniors = j->others = (struct list){NONE, NONE};
             return j;

@@ -68,6 +68,7 @@ struct report {
     uint64_t entered;    /* newest generation it acts in and is caught up in; 0 if none */
     uint64_t step;       /* its last committed step */
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
+    uint64_t reached;    /* newest generation all of whose members answer it, and it them */
     char addr[ADDR_MAX_LEN];
 };
 
@@ -138,7 +139,8 @@ struct msg_refused {
 struct msg_ack {
     uint64_t seq;
     uint64_t reports;
-    uint32_t flags; /* NODE_DRAINING: somebody wants this node to leave */
+    uint32_t flags;      /* NODE_DRAINING: somebody wants this node to leave */
+    uint64_t generation; /* the newest: whoever holds an older one has no lease yet */
 };
 
 enum generation_kind {

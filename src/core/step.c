@@ -63,6 +63,12 @@ bool step_orphaned(const struct step *s)
     return !RULE(ORPHAN_PAUSES, s->now_ms - s->lease_ms <= s->config.orphan_ms);
 }
 
+bool step_waits(const struct step *s)
+{
+    return s->phase == STEP_LOADING || s->phase == STEP_SETTLING || s->phase == STEP_HELD ||
+           (s->phase == STEP_COMPUTING && s->reducing) || (s->phase == STEP_IDLE && s->has_said);
+}
+
 static bool acts(const struct step *s)
 {
     return s->phase != STEP_OUT && s->phase != STEP_PARKED;
@@ -264,12 +270,15 @@ static void on_applied(struct step *s, const struct step_event *e, struct step_e
 /* Statements are repeated, never changed: whoever missed one can still use it. */
 static void resend(struct step *s, struct step_effects *fx)
 {
-    if (!acts(s)) {
+    if (s->phase == STEP_OUT) {
         return;
     }
     if (s->has_said || (s->said.step == s->committed && s->moved)) {
         fx->emit(fx, &(struct step_effect){
                          .kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});
+    }
+    if (s->phase == STEP_PARKED) {
+        return; /* A leaver: the others may still need its last READY, and nothing else. */
     }
     if (s->had_said && !s->confirmed) {
         fx->emit(fx, &(struct step_effect){
@@ -335,6 +344,9 @@ static void dispatch(struct step *s, const struct step_event *e, struct step_eff
 void step_event(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
     s->now_ms = MAX(s->now_ms, e->now_ms);
+    if (s->over) {
+        return;
+    }
     dispatch(s, e, fx);
     settle_try(s, fx);
     ready_try(s, fx);

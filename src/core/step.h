@@ -76,6 +76,7 @@ struct step {
     bool has_said;      /* READY, in `group`, for the next step */
     bool had_said;      /* … in `previous`, for the last one there */
     bool moved;         /* something was committed in `group`: all of it have settled */
+    bool over;          /* this life has ended: deaf until step_reset() */
     struct slices have; /* gradients of the next step */
     struct plan plan;
     struct group group, next, previous;
@@ -156,6 +157,9 @@ void step_event(struct step *s, const struct step_event *e, struct step_effects 
 
 /* May a frame with this generation and key be parsed at all? */
 bool step_fence(const struct step *s, uint64_t generation, const uint8_t *key);
+
+/* Can it go on only when its peers do something? Then a peer that is silent is to be suspected. */
+bool step_waits(const struct step *s);
 
 /* Has it acted on nothing it was told for longer than it may? */
 bool step_orphaned(const struct step *s);

@@ -80,6 +80,7 @@ static void forget(struct step *s, struct step_effects *fx)
     s->phase = STEP_OUT;
     s->entered = 0;
     s->confirmed = s->holds = false;
+    s->over = true;
     say(fx, STEP_FORGET, 0);
 }
 

@@ -1,0 +1,222 @@
+/* What must hold. Most of it is checked where it can be broken; check_after() looks at the whole
+ * after every event. */
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct era *era_of(struct world *w, uint64_t number)
+{
+    if (number >= GENERATIONS_N) {
+        world_fail(w, "%" PRIu64 " generations and no end", number);
+        return &w->check.eras[0];
+    }
+    return &w->check.eras[number];
+}
+
+static uint64_t members_hash(const struct generation *g)
+{
+    uint64_t h = g->kind * 4u + g->flags + g->from * 64u;
+
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        h = prng_mix(h ^ g->members[i].worker) + g->members[i].flags;
+    }
+    return h;
+}
+
+static uint32_t full_nodes(const struct world *w, const struct generation *g)
+{
+    uint32_t full_n = 0, run = 0;
+
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        bool same = i > 0 && wid_node(g->members[i].worker) == wid_node(g->members[i - 1].worker);
+
+        run = same ? run + 1 : 1;
+        full_n += run == w->config.slots;
+    }
+    return full_n;
+}
+
+/* Invariant 4: a lineage is given up only when none of its holders can commit any more. */
+static void check_takeover(struct world *w)
+{
+    const struct era *last = era_of(w, w->check.active);
+
+    for (uint32_t i = 0; i < last->members_n; i++) {
+        const struct trainer *t = trainer_at(w, last->workers[i]);
+        uint64_t now_ms = machine_now_ms(w, last->workers[i] / SLOTS_N);
+
+        if (t->running && t->self == last->members[i] && t->step.entered != 0 &&
+            now_ms - t->step.lease_ms <= t->step.config.orphan_ms) {
+            world_fail(w, "takeover although %s lives, holds step %" PRIu64 " and may commit",
+                       trace_worker(w, t->self), t->step.committed);
+        }
+    }
+}
+
+/* Invariant 1: numbers only grow, and one number names one membership, for ever. */
+void check_generation(struct world *w, const struct generation *g)
+{
+    struct check *c = &w->check;
+    struct era *era = era_of(w, g->number);
+    uint64_t hash = members_hash(g);
+
+    if (era->number != 0) {
+        if (era->members_hash != hash) {
+            world_fail(w, "generation %" PRIu64 " names two memberships", g->number);
+        }
+        return;
+    }
+    if (g->number <= c->newest) {
+        world_fail(w, "generation %" PRIu64 " comes after %" PRIu64, g->number, c->newest);
+    }
+    c->newest = g->number;
+    era->number = g->number;
+    era->members_hash = hash;
+    era->kind = g->kind;
+    era->flags = g->flags;
+    era->base = g->base_step;
+    era->full_n = full_nodes(w, g);
+    era->lineage = g->kind == GENERATION_FRESH ? g->number : era_of(w, g->from)->lineage;
+    era->members_n = g->members_n;
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        era->members[i] = g->members[i].worker;
+        era->workers[i] = (uint32_t)atoi(g->members[i].addr);
+    }
+    if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run) {
+        check_takeover(w);
+    }
+    if (g->kind == GENERATION_FAILURE && w->fortune.calm) {
+        world_fail(w, "generation %" PRIu64 " drops members although nothing happened to any",
+                   g->number);
+    }
+}
+
+void check_active(struct world *w, uint64_t generation)
+{
+    struct check *c = &w->check;
+    struct era *era = era_of(w, generation);
+
+    era->active = true;
+    c->active = generation;
+    if (era->lineage == c->lineage) {
+        return;
+    }
+    c->takeovers_n += c->lineage != 0;
+    c->lineage = era->lineage;
+    if (era->base > c->checkpoint) {
+        world_fail(w,
+                   "generation %" PRIu64 " starts from step %" PRIu64
+                   " but the newest checkpoint is of %" PRIu64,
+                   generation, era->base, c->checkpoint);
+    }
+    c->head = era->base;
+    memset(c->first_in, 0, sizeof(c->first_in));
+}
+
+/* Invariants 2, 3, 4 and 5, at the one moment when they can be broken. */
+void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
+{
+    const struct trainer *t = trainer_at(w, worker);
+    uint64_t generation = t->step.group.number;
+    struct era *era = era_of(w, generation);
+    struct check *c = &w->check;
+    const char *who = trace_worker(w, t->self);
+
+    trace(w, who, "commits step %" PRIu64 " in generation %" PRIu64 "%s", step, generation,
+          settled ? " (settled)" : "");
+    c->commits_n++;
+    if (step > w->config.steps_n || memcmp(t->sum, w->model.sum[step], sizeof(t->sum)) != 0) {
+        world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
+        return;
+    }
+    if (era->lineage != c->lineage) {
+        world_fail(w,
+                   "%s commits step %" PRIu64 " in generation %" PRIu64
+                   ", of a lineage that was given up",
+                   who, step, generation);
+    }
+    if ((!settled || step > c->head) && !era->active) {
+        world_fail(w, "%s commits step %" PRIu64 " in generation %" PRIu64 ", which is not active",
+                   who, step, generation);
+    }
+    if (!settled && ((era->flags & GENERATION_HOLD) != 0 || era->full_n < w->config.min)) {
+        world_fail(w,
+                   "%s commits step %" PRIu64 " in generation %" PRIu64 " of %u nodes, min is %u",
+                   who, step, generation, era->full_n, w->config.min);
+    }
+    if (step > c->head + 1) {
+        world_fail(w, "%s commits step %" PRIu64 " after step %" PRIu64, who, step, c->head);
+    } else if (step == c->head + 1) {
+        c->head = step;
+        c->first_in[step] = generation;
+    } else if (!settled && generation > c->first_in[step]) {
+        world_fail(w,
+                   "%s does step %" PRIu64 " again in generation %" PRIu64
+                   "; it was committed in %" PRIu64,
+                   who, step, generation, c->first_in[step]);
+    }
+}
+
+void check_forget(struct world *w, uint32_t worker)
+{
+    const struct trainer *t = trainer_at(w, worker);
+
+    trace(w, trace_worker(w, t->self), "is out, and forgets its state");
+    if (w->check.active <= t->step.group.number && !w->check.second_run) {
+        world_fail(w, "%s forgets its state before a generation without it is active",
+                   trace_worker(w, t->self));
+    }
+}
+
+/* What was published or called active survives the orchestrator. */
+void check_restart(struct world *w)
+{
+    struct job_view v;
+
+    if (w->check.newest == 0 || w->failed) {
+        return;
+    }
+    if (cluster_job(w->orch.cluster, "job", &v) != MU_OK || v.generation < w->check.newest ||
+        (v.active < w->check.active && v.run == 1 && !v.ended)) {
+        world_fail(w,
+                   "the orchestrator forgot generation %" PRIu64 " or that %" PRIu64 " is active",
+                   w->check.newest, w->check.active);
+    }
+}
+
+/* The heart of it: every living member of the active generation holds the newest committed step,
+ * or stands one before it and holds its result. */
+void check_after(struct world *w)
+{
+    const struct check *c = &w->check;
+    const struct era *era = &c->eras[c->active % GENERATIONS_N];
+
+    for (uint32_t i = 0; c->active != 0 && i < era->members_n; i++) {
+        const struct trainer *t = trainer_at(w, era->workers[i]);
+
+        if (!t->running || t->self != era->members[i] || c->ended || c->second_run) {
+            continue;
+        }
+        if (t->step.committed != c->head && !(t->step.committed + 1 == c->head && t->step.holds)) {
+            world_fail(w,
+                       "%s is a member of the active generation %" PRIu64
+                       " but stands at step %" PRIu64 " when %" PRIu64 " is committed",
+                       trace_worker(w, t->self), c->active, t->step.committed, c->head);
+        }
+    }
+}
+
+/* The run is over for everyone, as it should be. */
+bool check_done(const struct world *w)
+{
+    if (w->check.second_run) {
+        return true;
+    }
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        if (w->machines[m].alive) {
+            return false;
+        }
+    }
+    return w->check.ended && w->check.head == w->config.steps_n;
+}

@@ -1,0 +1,339 @@
+/* What goes wrong in a seed, and how it heals. */
+#include "sim/sim.h"
+
+#include <string.h>
+
+enum fate {
+    FATE_KILL_WORKER,
+    FATE_FAIL_WORKER,
+    FATE_KILL_MACHINE,
+    FATE_START_MACHINE,
+    FATE_STOP_WORKER,
+    FATE_STOP_MACHINE,
+    FATE_CUT_CONTROL,
+    FATE_CUT_PAIR,
+    FATE_ISOLATE,
+    FATE_RESET_CONN,
+    FATE_KILL_ALL,
+    FATE_JUMP_MACHINE,
+    FATE_LAST_ROUGH,
+    /* From here on also in calm seeds. */
+    FATE_ORCH_CRASH = FATE_LAST_ROUGH,
+    FATE_ORCH_STOP,
+    FATE_JUMP_ORCH,
+    FATE_DISK_FAIL,
+    FATE_DISK_SLOW,
+    FATE_DRAIN,
+    FATE_ADMIN_DRAIN,
+    FATE_ADD_MACHINE,
+    FATE_RESIZE,
+    FATE_PAUSE,
+    FATE_LIST,
+    FATE_N,
+    /* The end of one of the above. */
+    FATE_UNCUT,
+    FATE_UNPAUSE
+};
+
+static void later(struct world *w, uint64_t delay_us, enum fate kind, uint64_t b)
+{
+    struct sim_event *e = world_after(w, delay_us, SIM_FATE, 0, 0);
+
+    e->a = kind;
+    e->b = b;
+}
+
+static void draw_fortune(struct world *w)
+{
+    struct fortune *f = &w->fortune;
+
+    *f = (struct fortune){.delay_min_us = 30,
+                          .delay_max_us = world_chance(w, 300000) ? 30000 : 1500,
+                          .sync_min_us = 200,
+                          .sync_max_us = 4000,
+                          .slice_min_us = 1000,
+                          .slice_max_us = 12000,
+                          .calm = world_chance(w, 125000)};
+    if (!f->calm && world_chance(w, 500000)) {
+        f->drop_ppm = (uint32_t)world_between(w, 0, 60000);
+        f->duplicate_ppm = (uint32_t)world_between(w, 0, 60000);
+    }
+    if (!f->calm && world_chance(w, 250000)) {
+        f->control_drop_ppm = (uint32_t)world_between(w, 0, 60000);
+    }
+    if (world_chance(w, 250000)) {
+        f->forge_ppm = 20000;
+    }
+}
+
+static void draw_config(struct world *w)
+{
+    struct config *k = &w->config;
+
+    *k = (struct config){.nodes_n = (uint32_t)world_between(w, 1, 5),
+                         .slots = world_chance(w, 300000) ? 2 : 1,
+                         .steps_n = world_between(w, 40, 100),
+                         .fate_end_us = world_between(w, 2000, 6000) * US_PER_MS};
+    k->min = (uint32_t)world_between(w, 1, MAX(1, k->nodes_n / 2));
+    k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
+    k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
+    k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 100000);
+}
+
+void fate_draw(struct world *w)
+{
+    uint64_t n;
+
+    draw_config(w);
+    draw_fortune(w);
+    n = world_between(w, 0, 12);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t first = w->fortune.calm ? FATE_LAST_ROUGH : 0;
+
+        later(w, world_between(w, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS,
+              (enum fate)world_between(w, first, FATE_N - 1), prng_u64(&w->prng));
+    }
+}
+
+/* ---- one by one ---- */
+
+static void cut_pair(struct world *w, uint32_t a, uint32_t b, uint64_t how)
+{
+    if (a == b) {
+        return;
+    }
+    w->cut[a][b] |= how != 1;
+    w->cut[b][a] |= how != 2;
+    trace(w, "network", "%s %s %s", w->machines[a].name,
+          how == 0   ? "x"
+          : how == 2 ? "x>"
+                     : "<x",
+          w->machines[b].name);
+}
+
+static void cut_control(struct world *w, uint32_t m, uint64_t how)
+{
+    w->cut_up[m] |= how != 1;
+    w->cut_down[m] |= how != 2;
+    trace(w, "network", "%s %s orchestrator", w->machines[m].name,
+          how == 0   ? "x"
+          : how == 2 ? "x>"
+                     : "<x");
+}
+
+static void isolate(struct world *w, uint32_t m)
+{
+    cut_control(w, m, 0);
+    for (uint32_t i = 0; i < NODES_N; i++) {
+        w->cut[m][i] = w->cut[i][m] = i != m;
+    }
+}
+
+static void uncut(struct world *w)
+{
+    memset(w->cut_up, 0, sizeof(w->cut_up));
+    memset(w->cut_down, 0, sizeof(w->cut_down));
+    memset(w->cut, 0, sizeof(w->cut));
+    trace(w, "network", "is whole again");
+}
+
+static void stop_worker(struct world *w, uint32_t worker, uint64_t until_us)
+{
+    struct trainer *t = trainer_at(w, worker);
+
+    if (t->running) {
+        t->stopped_until_us = until_us;
+        trace(w, trace_worker(w, t->self), "is stopped until %.3f", (double)until_us / 1e6);
+    }
+}
+
+static void list_some(struct world *w, uint64_t b)
+{
+    uint32_t picked[NODES_N], n = 0;
+
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        if (w->machines[m].alive && w->machines[m].agent.node != 0 && (b >> m & 1) != 0) {
+            picked[n++] = m;
+        }
+    }
+    if (n >= w->config.min) {
+        trace(w, "people", "name the nodes that shall train");
+        orch_list(w, picked, n);
+    }
+}
+
+static void start_one(struct world *w, uint32_t from, bool fresh_machine)
+{
+    for (uint32_t i = 0; i < NODES_N; i++) {
+        uint32_t m = (from + i) % NODES_N;
+        bool known = m < w->config.nodes_n;
+
+        if (!w->machines[m].alive && !w->check.ended && known != fresh_machine) {
+            machine_start(w, m);
+            return;
+        }
+    }
+}
+
+static void rough(struct world *w, enum fate kind, uint64_t b)
+{
+    uint32_t m = (uint32_t)(b % w->config.nodes_n);
+    uint32_t worker = m * SLOTS_N + (uint32_t)(b >> 8) % w->config.slots;
+    uint64_t span_us = ((b >> 16) % 2500 + 50) * US_PER_MS;
+
+    switch (kind) {
+    case FATE_KILL_WORKER:
+    case FATE_FAIL_WORKER:
+        trace(w, "fate", "kills worker %s.%u", w->machines[m].name, worker % SLOTS_N);
+        trainer_kill(w, worker, kind == FATE_KILL_WORKER ? 137 : 1);
+        break;
+    case FATE_KILL_MACHINE:
+        machine_crash(w, m);
+        break;
+    case FATE_START_MACHINE:
+        start_one(w, m, false);
+        break;
+    case FATE_STOP_WORKER:
+        stop_worker(w, worker, w->now_us + span_us);
+        break;
+    case FATE_STOP_MACHINE:
+        w->machines[m].stopped_until_us = w->now_us + span_us * 2;
+        trace(w, w->machines[m].name, "is stopped for %.3f s", (double)span_us * 2 / 1e6);
+        break;
+    case FATE_CUT_CONTROL:
+        cut_control(w, m, b >> 40 & 3);
+        later(w, span_us * 2, FATE_UNCUT, 0);
+        break;
+    case FATE_CUT_PAIR:
+        cut_pair(w, m, (uint32_t)(b >> 32) % w->config.nodes_n, b >> 40 & 3);
+        later(w, span_us * 2, FATE_UNCUT, 0);
+        break;
+    case FATE_ISOLATE:
+        isolate(w, m);
+        later(w, span_us * 3, FATE_UNCUT, 0);
+        break;
+    case FATE_RESET_CONN:
+        machine_reset_conn(w, m);
+        break;
+    case FATE_KILL_ALL:
+        for (uint32_t i = 0; i < WORKERS_N; i++) {
+            trainer_kill(w, i, 137);
+        }
+        trace(w, "fate", "kills every worker");
+        break;
+    case FATE_JUMP_MACHINE:
+        w->machines[m].skew_us += span_us;
+        trace(w, w->machines[m].name, "its clock jumps");
+        break;
+    default:
+        break;
+    }
+}
+
+static void gentle(struct world *w, enum fate kind, uint64_t b)
+{
+    uint32_t m = (uint32_t)(b % w->config.nodes_n);
+    uint64_t span_us = ((b >> 16) % 2500 + 50) * US_PER_MS;
+
+    switch (kind) {
+    case FATE_ORCH_CRASH:
+        orch_crash(w);
+        world_after(w, span_us / 4, SIM_ORCH_START, 0, 0);
+        break;
+    case FATE_ORCH_STOP:
+        w->orch.stopped_until_us = w->now_us + span_us;
+        trace(w, "orchestrator", "is stopped for %.3f s", (double)span_us / 1e6);
+        break;
+    case FATE_JUMP_ORCH:
+        w->orch.skew_us += span_us * 4;
+        trace(w, "orchestrator", "its clock jumps by %.3f s", (double)span_us * 4 / 1e6);
+        break;
+    case FATE_DISK_FAIL:
+        if (w->orch.alive) {
+            store_memory_fail(w->orch.store, MU_EIO, (b >> 30 & 1) != 0);
+            trace(w, "orchestrator", "its next write will fail");
+        }
+        break;
+    case FATE_DISK_SLOW:
+        w->orch.slow_until_us = w->now_us + span_us;
+        trace(w, "orchestrator", "its disk is slow for %.3f s", (double)span_us / 1e6);
+        break;
+    case FATE_DRAIN:
+        machine_drain(w, m);
+        break;
+    case FATE_ADMIN_DRAIN:
+        trace(w, "people", "drain %s", w->machines[m].name);
+        orch_admin(w, ADMIN_DRAIN, m);
+        break;
+    case FATE_ADD_MACHINE:
+        start_one(w, m, true);
+        break;
+    case FATE_RESIZE:
+        trace(w, "people", "want %u nodes", (uint32_t)(b >> 20) % w->config.max + 1);
+        orch_want(w, (uint32_t)(b >> 20) % w->config.max + 1, false);
+        break;
+    case FATE_PAUSE:
+        trace(w, "people", "pause the job");
+        orch_want(w, 0, true);
+        later(w, span_us / 2, FATE_UNPAUSE, 0);
+        break;
+    case FATE_LIST:
+        list_some(w, b >> 24);
+        break;
+    case FATE_UNPAUSE:
+        trace(w, "people", "let the job go on");
+        orch_want(w, 0, false);
+        break;
+    default:
+        break;
+    }
+}
+
+void fate_event(struct world *w, struct sim_event *e)
+{
+    enum fate kind = (enum fate)e->a;
+
+    if (w->healed || w->check.ended) {
+        return;
+    }
+    if (kind == FATE_UNCUT) {
+        uncut(w);
+    } else if (kind < FATE_LAST_ROUGH) {
+        rough(w, kind, e->b);
+    } else {
+        gentle(w, kind, e->b);
+    }
+}
+
+/* ---- healing ---- */
+
+static void wake_all(struct world *w)
+{
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        w->machines[m].stopped_until_us = MIN(w->machines[m].stopped_until_us, w->now_us);
+        for (uint32_t s = 0; s < SLOTS_N; s++) {
+            struct trainer *t = &w->machines[m].trainers[s];
+
+            t->stopped_until_us = MIN(t->stopped_until_us, w->now_us);
+        }
+    }
+    w->orch.stopped_until_us = MIN(w->orch.stopped_until_us, w->now_us);
+    w->orch.slow_until_us = 0;
+}
+
+void fate_heal(struct world *w)
+{
+    w->healed = true;
+    trace(w, "fate", "has had its day: everything heals");
+    wake_all(w);
+    uncut(w);
+    if (w->config.pair_stays_cut && !w->fortune.calm) {
+        cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);
+    }
+    w->fortune.drop_ppm = w->fortune.duplicate_ppm = w->fortune.control_drop_ppm = 0;
+    w->check.healed_newest = w->check.newest;
+    orch_start(w);
+    for (uint32_t m = 0; m < w->config.nodes_n && !w->check.ended; m++) {
+        machine_start(w, m);
+    }
+}

@@ -1,0 +1,490 @@
+/* The orchestrator's driver: events in, effects out, records through a journal that may be slow,
+ * fail, or lose what it had not synced. */
+#include "sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct orch_effects {
+    struct effects base;
+    struct world *w;
+};
+
+static const struct {
+    enum wire_type type;
+    const char *name;
+} records[RECORD_N] = {
+    [RECORD_JOB] = {WIRE_REC_JOB, "job"},
+    [RECORD_NODE] = {WIRE_REC_NODE, "node"},
+    [RECORD_GONE] = {WIRE_REC_GONE, "gone"},
+    [RECORD_GENERATION] = {WIRE_REC_GENERATION, "generation"},
+    [RECORD_ACTIVE] = {WIRE_REC_ACTIVE, "active"},
+    [RECORD_FINISHED] = {WIRE_REC_FINISHED, "finished"},
+    [RECORD_SPENT] = {WIRE_REC_SPENT, "spent"},
+    [RECORD_CHECKPOINT] = {WIRE_REC_CHECKPOINT, "checkpoint"},
+    [RECORD_WANT] = {WIRE_REC_WANT, "want"},
+    [RECORD_DRAIN] = {WIRE_REC_DRAIN, "drain"},
+};
+
+uint64_t orch_now_ms(const struct world *w)
+{
+    return (w->now_us + w->orch.skew_us) / US_PER_MS;
+}
+
+/* ---- records ---- */
+
+static size_t record_encode(const struct record *r, uint8_t *out, size_t cap)
+{
+    size_t n;
+
+    mu_assert(wire_record_encode(records[r->kind].type, &r->u, out, cap, &n) == MU_OK);
+    return n;
+}
+
+static void record_decode(struct world *w, const void *bytes, size_t n, struct record *r)
+{
+    struct wire_scratch scratch = {.mem = w->scratch, .cap = sizeof(w->scratch)};
+    struct wire_fault fault;
+    union wire_any any;
+    unsigned type;
+
+    if (wire_record_decode(bytes, n, &type, &any, &scratch, &fault) != MU_OK) {
+        world_fail(w, "a journaled record does not decode: %s", fault.text);
+        return;
+    }
+    for (r->kind = 0; records[r->kind].type != type; r->kind++) {
+    }
+    memcpy(&r->u, &any, MIN(sizeof(r->u), sizeof(any)));
+}
+
+static void schedule_sync(struct world *w)
+{
+    uint64_t delay_us = world_between(w, w->fortune.sync_min_us, w->fortune.sync_max_us);
+
+    if (!w->orch.syncing) {
+        w->orch.syncing = true;
+        if (w->now_us < w->orch.slow_until_us) {
+            delay_us *= 50;
+        }
+        world_after(w, delay_us, SIM_ORCH_SYNC, 0, w->orch.life);
+    }
+}
+
+static void append(struct world *w, const struct record *r)
+{
+    static uint8_t buf[1 << 16];
+    struct orch *o = &w->orch;
+    size_t n = record_encode(r, buf, sizeof(buf));
+    struct pending *p;
+
+    mu_assert(o->pending_n < ARRAY_LEN(o->pending));
+    p = &o->pending[(o->pending_first + o->pending_n++) % ARRAY_LEN(o->pending)];
+    p->bytes = malloc(n);
+    mu_assert(p->bytes != NULL);
+    memcpy(p->bytes, buf, n);
+    p->n = n;
+    p->applied = false;
+    mu_assert(store_append(o->store, buf, n, 0) == MU_OK);
+    schedule_sync(w);
+    if (o->crash_on == (int)r->kind) {
+        o->crash_on = -1;
+        o->stopped_until_us = FOREVER_US; /* It dies here, with the record still in flight. */
+        trace(w, "orchestrator", "dies before its '%s' record is durable", records[r->kind].name);
+    }
+}
+
+/* ---- effects ---- */
+
+static void emit(struct effects *base, const struct effect *e)
+{
+    struct world *w = ((struct orch_effects *)base)->w;
+
+    switch (e->kind) {
+    case EFFECT_RECORD:
+        append(w, e->u.record);
+        break;
+    case EFFECT_WELCOME:
+        net_down(w, e->conn, WIRE_WELCOME, e->u.welcome);
+        break;
+    case EFFECT_REFUSED:
+        net_down(w, e->conn, WIRE_REFUSED, e->u.refused);
+        break;
+    case EFFECT_ACK:
+        net_down(w, e->conn, WIRE_ACK, e->u.ack);
+        break;
+    case EFFECT_GENERATION:
+        check_generation(w, e->u.generation);
+        net_down(w, e->conn, WIRE_GENERATION, e->u.generation);
+        break;
+    case EFFECT_ACTIVE:
+        net_down(w, e->conn, WIRE_ACTIVE, e->u.active);
+        break;
+    case EFFECT_ENDED:
+        net_down(w, e->conn, WIRE_ENDED, e->u.ended);
+        break;
+    case EFFECT_NOTE:
+        if (e->u.note->kind == NOTE_ACTIVE) {
+            check_active(w, e->u.note->generation);
+        }
+        w->check.ended |= e->u.note->kind == NOTE_ENDED;
+        trace_note(w, e->u.note);
+        break;
+    }
+}
+
+static void fill_random(struct effects *base, uint8_t *out, size_t n)
+{
+    struct world *w = ((struct orch_effects *)base)->w;
+
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (uint8_t)prng_u64(&w->prng);
+    }
+}
+
+static struct orch_effects effects(struct world *w)
+{
+    return (struct orch_effects){.base = {.emit = emit, .random = fill_random}, .w = w};
+}
+
+/* ---- the way of an event ---- */
+
+static void note_record(struct world *w, const struct record *r)
+{
+    if (r->kind == RECORD_CHECKPOINT) {
+        w->check.checkpoint = MAX(w->check.checkpoint, r->u.checkpoint.step);
+    }
+    w->check.second_run |= r->kind == RECORD_JOB && r->u.job.run > 1;
+}
+
+static void apply(struct world *w, const void *bytes, size_t n)
+{
+    struct orch_effects fx = effects(w);
+    struct record r;
+
+    record_decode(w, bytes, n, &r);
+    if (!w->failed && cluster_apply(w->orch.cluster, &r, &fx.base) != MU_OK) {
+        world_fail(w, "a durable '%s' record contradicts the state", records[r.kind].name);
+    }
+    note_record(w, &r);
+}
+
+/* What the rule APPLY_AFTER_DURABLE forbids. */
+static void apply_early(struct world *w)
+{
+    struct orch *o = &w->orch;
+
+    for (uint32_t i = 0; MUTATED(APPLY_AFTER_DURABLE) && i < o->pending_n; i++) {
+        struct pending *p = &o->pending[(o->pending_first + i) % ARRAY_LEN(o->pending)];
+
+        if (!p->applied) {
+            p->applied = true;
+            apply(w, p->bytes, p->n);
+        }
+    }
+}
+
+static void orch_tick(struct world *w)
+{
+    uint64_t at_ms = cluster_deadline(w->orch.cluster);
+    uint64_t now_ms = orch_now_ms(w);
+
+    world_after(w, MAX(at_ms > now_ms ? at_ms - now_ms : 1, 1) * US_PER_MS, SIM_ORCH_TICK, 0,
+                w->orch.life);
+}
+
+static int step_cluster(struct world *w, struct event *e)
+{
+    struct orch_effects fx = effects(w);
+    int rc;
+
+    e->now_ms = orch_now_ms(w);
+    rc = cluster_step(w->orch.cluster, e, &fx.base);
+    apply_early(w);
+    return rc;
+}
+
+static void on_done(void *arg, uint64_t cookie, int status, uint64_t seq)
+{
+    struct world *w = arg;
+    struct orch *o = &w->orch;
+    struct pending p = o->pending[o->pending_first % ARRAY_LEN(o->pending)];
+
+    (void)cookie;
+    (void)seq;
+    o->pending_first++;
+    o->pending_n--;
+    if (status == MU_OK && !p.applied) {
+        apply(w, p.bytes, p.n);
+    } else if (status != MU_OK) {
+        struct record r;
+        struct event e = {.kind = EVENT_WRITE_FAILED, .u.record = &r};
+
+        record_decode(w, p.bytes, p.n, &r);
+        step_cluster(w, &e);
+    }
+    free(p.bytes);
+}
+
+static void on_sync(struct world *w)
+{
+    struct orch *o = &w->orch;
+
+    o->syncing = false;
+    store_memory_sync(o->store, SIZE_MAX);
+    store_poll(o->store, on_done, w);
+    apply_early(w);
+    if (o->pending_n > 0) {
+        schedule_sync(w);
+    }
+}
+
+/* ---- snapshots ---- */
+
+struct dump {
+    struct effects base;
+    struct store_bytes list[256];
+    size_t n;
+};
+
+static void dump_emit(struct effects *base, const struct effect *e)
+{
+    struct dump *d = (struct dump *)base;
+    static uint8_t buf[1 << 16];
+    size_t n = record_encode(e->u.record, buf, sizeof(buf));
+    void *copy = malloc(n);
+
+    mu_assert(copy != NULL && d->n < ARRAY_LEN(d->list));
+    memcpy(copy, buf, n);
+    d->list[d->n++] = (struct store_bytes){copy, n};
+}
+
+static void on_snapshot(void *arg, uint64_t cookie, int status, uint64_t seq)
+{
+    (void)arg;
+    (void)cookie;
+    (void)status;
+    (void)seq;
+}
+
+static void snapshot(struct world *w)
+{
+    struct dump d = {.base.emit = dump_emit};
+    struct orch *o = &w->orch;
+
+    if (o->pending_n > 0 || store_seq(o->store) == 0) {
+        return;
+    }
+    cluster_dump(o->cluster, &d.base);
+    mu_assert(store_snapshot(o->store, store_seq(o->store), d.list, d.n, 1) == MU_OK);
+    store_memory_sync(o->store, SIZE_MAX);
+    store_poll(o->store, on_snapshot, NULL);
+    for (size_t i = 0; i < d.n; i++) {
+        free((void *)(uintptr_t)d.list[i].data);
+    }
+}
+
+/* ---- life and death ---- */
+
+static int replay_one(void *arg, const void *data, size_t n)
+{
+    struct world *w = arg;
+    struct record r;
+
+    record_decode(w, data, n, &r);
+    note_record(w, &r);
+    if (w->failed || cluster_apply(w->orch.cluster, &r, NULL) != MU_OK) {
+        world_fail(w, "a '%s' record of the journal can't be replayed", records[r.kind].name);
+        return MU_ECORRUPT;
+    }
+    return MU_OK;
+}
+
+static int replay_record(void *arg, uint64_t seq, const void *data, size_t n)
+{
+    (void)seq;
+    return replay_one(arg, data, n);
+}
+
+void orch_start(struct world *w)
+{
+    struct store_replay replay = {.arg = w, .snapshot = replay_one, .record = replay_record};
+    struct store_notify notify = {0};
+    struct orch *o = &w->orch;
+    struct orch_effects fx = effects(w);
+    struct cluster_config config = {.jobs_max = 2,
+                                    .nodes_max = 3 * NODES_N,
+                                    .workers_max = 3 * WORKERS_N,
+                                    .lease_ms = 1000,
+                                    .reconnect_ms = 100,
+                                    .suspect_ms = 50,
+                                    .join_window_ms = 400,
+                                    .orphan_ms = 3000,
+                                    .takeover_ms = 5000,
+                                    .retry_ms = 100,
+                                    .store = 77};
+    char error[STORE_ERROR_MAX];
+
+    if (o->alive) {
+        return;
+    }
+    o->alive = true;
+    o->life++;
+    o->stopped_until_us = 0;
+    mu_assert(cluster_init(&config, &o->cluster) == MU_OK);
+    if (store_memory_open(o->disk, &replay, &notify, &o->store, error) != MU_OK) {
+        world_fail(w, "the journal does not open: %s", error);
+        return;
+    }
+    trace(w, "orchestrator", "starts");
+    check_restart(w);
+    cluster_start(o->cluster, orch_now_ms(w), &fx.base);
+    orch_tick(w);
+}
+
+void orch_crash(struct world *w)
+{
+    struct orch *o = &w->orch;
+
+    if (!o->alive) {
+        return;
+    }
+    trace(w, "orchestrator", "dies");
+    o->alive = false;
+    o->life++;
+    o->syncing = false;
+    o->stopped_until_us = 0;
+    for (; o->pending_n > 0; o->pending_n--) {
+        free(o->pending[o->pending_first++ % ARRAY_LEN(o->pending)].bytes);
+    }
+    cluster_close(o->cluster);
+    o->cluster = NULL;
+    store_memory_crash(o->store);
+    o->store = NULL;
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        if (w->machines[m].conn != 0 && !w->cut_down[m]) {
+            world_after(w, 200, SIM_CLOSED_DOWN, m, w->machines[m].life)->conn =
+                w->machines[m].conn;
+        }
+    }
+    memset(o->conn_node, 0, sizeof(o->conn_node));
+}
+
+static void on_frame(struct world *w, struct sim_event *f)
+{
+    struct event e = {.conn = f->conn};
+    struct wire_header h;
+    union wire_any msg;
+
+    if (w->orch.conn_node[f->conn] == 0) { /* It belongs to an earlier life: answer with a reset. */
+        world_after(w, 200, SIM_CLOSED_DOWN, f->to, w->machines[f->to].life)->conn = f->conn;
+        return;
+    }
+    if (!net_decode(w, f, &h, &msg)) {
+        return;
+    }
+    switch (h.type) {
+    case WIRE_HELLO:
+        e.kind = EVENT_HELLO;
+        e.u.hello = &msg.hello;
+        break;
+    case WIRE_RENEW:
+        e.kind = EVENT_RENEW;
+        e.u.renew = &msg.renew;
+        break;
+    case WIRE_REPORTS:
+        e.kind = EVENT_REPORTS;
+        e.u.reports = &msg.reports;
+        break;
+    case WIRE_SUSPECT:
+        e.kind = EVENT_SUSPECT;
+        e.u.suspect = &msg.suspect;
+        break;
+    default:
+        e.kind = EVENT_BYE;
+        break;
+    }
+    step_cluster(w, &e);
+}
+
+static void on_conn_closed(struct world *w, uint32_t conn)
+{
+    struct event e = {.kind = EVENT_CLOSED, .conn = conn};
+
+    if (w->orch.conn_node[conn] != 0) {
+        w->orch.conn_node[conn] = 0;
+        step_cluster(w, &e);
+    }
+}
+
+void orch_event(struct world *w, struct sim_event *e)
+{
+    struct event tick = {.kind = EVENT_TICK};
+
+    if (e->kind == SIM_ORCH_START) {
+        if (w->orch.stopped_until_us == FOREVER_US) {
+            orch_crash(w);
+        }
+        orch_start(w);
+        return;
+    }
+    if (e->kind == SIM_UP && !w->orch.alive) {
+        world_after(w, 200, SIM_CLOSED_DOWN, e->to, w->machines[e->to].life)->conn = e->conn;
+    }
+    if (!w->orch.alive || (e->kind != SIM_UP && e->life != w->orch.life)) {
+        return;
+    }
+    if (e->kind == SIM_UP) {
+        on_frame(w, e);
+    } else if (e->kind == SIM_CLOSED_UP) {
+        on_conn_closed(w, e->conn);
+    } else if (e->kind == SIM_ORCH_SYNC) {
+        on_sync(w);
+        if (world_chance(w, 5000)) {
+            snapshot(w);
+        }
+    } else {
+        step_cluster(w, &tick);
+        orch_tick(w);
+    }
+}
+
+/* ---- people ---- */
+
+static void want(struct world *w, struct rec_want *m)
+{
+    struct event e = {.kind = EVENT_WANT, .u.want = m};
+
+    strcpy(m->job, "job");
+    if (w->orch.alive && w->orch.stopped_until_us <= w->now_us) {
+        step_cluster(w, &e);
+    }
+}
+
+void orch_want(struct world *w, uint32_t size, bool paused)
+{
+    struct rec_want m = {.size = size, .paused = paused};
+
+    want(w, &m);
+}
+
+void orch_list(struct world *w, const uint32_t *machines, uint32_t n)
+{
+    uint32_t numbers[NODES_N];
+    struct rec_want m = {.listed = 1, .nodes_n = n, .nodes = numbers};
+
+    for (uint32_t i = 0; i < n; i++) {
+        numbers[i] = w->machines[machines[i]].agent.node;
+    }
+    want(w, &m);
+}
+
+void orch_admin(struct world *w, enum admin_verb verb, uint32_t machine)
+{
+    struct msg_admin m = {.verb = (uint8_t)verb, .job = "job"};
+    struct event e = {.kind = EVENT_ADMIN, .u.admin = &m};
+
+    strcpy(m.node, w->machines[machine].name);
+    if (w->orch.alive && w->orch.stopped_until_us <= w->now_us) {
+        step_cluster(w, &e);
+    }
+}

@@ -1,0 +1,112 @@
+/* One seed: a safety phase in which anything may happen, then healing, then progress is demanded.
+ */
+#include "sim/sim.h"
+
+#include <setjmp.h>
+
+#define HEAL_BOUND_US (60u * 1000 * US_PER_MS)
+#define WANT_EVERY_US (500 * US_PER_MS)
+#define GRACE_US (6000 * US_PER_MS)
+#define GENERATIONS_BOUND 60
+
+static jmp_buf panic_jump;
+
+static void on_panic(void)
+{
+    longjmp(panic_jump, 1);
+}
+
+static void prepare(struct world *w, uint64_t seed)
+{
+    world_reset(w, seed);
+    fate_draw(w);
+    model_init(&w->model, seed, w->config.steps_n);
+    orch_start(w);
+}
+
+/* Where everyone stands, for a run that does not end. */
+static void trace_standing(struct world *w)
+{
+    static const char *const phases[] = {"out",  "loading", "settling", "computing",
+                                         "held", "idle",    "parked",   "finished"};
+
+    for (uint32_t i = 0; i < WORKERS_N; i++) {
+        const struct trainer *t = trainer_at(w, i);
+
+        if (t->running) {
+            trace(w, trace_worker(w, t->self),
+                  "%s in generation %" PRIu64 " (entered %" PRIu64 "%s, told of %" PRIu64
+                  ", reached %" PRIu64 "), step %" PRIu64 "%s%s%s",
+                  phases[t->step.phase], t->step.group.number, t->step.entered,
+                  t->step.confirmed ? ", active" : "", t->known.number, t->reached,
+                  t->step.committed, t->step.applied ? "" : " to be applied",
+                  t->step.holds ? ", holds the next" : "",
+                  step_orphaned(&t->step) ? ", orphaned" : "");
+        }
+    }
+}
+
+/* A node that is to leave and can't hand on what it holds is killed when its grace is over. */
+static void end_grace(struct world *w)
+{
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        if (w->machines[m].alive && w->machines[m].agent.draining) {
+            w->fortune.calm = false;
+            machine_crash(w, m);
+        }
+    }
+}
+
+static void go(struct world *w)
+{
+    for (uint32_t m = 0; m < w->config.nodes_n; m++) {
+        machine_start(w, m);
+        world_run_until(w, w->now_us + world_between(w, 0, 50000));
+    }
+    world_run_until(w, w->config.fate_end_us);
+    if (w->failed) {
+        return;
+    }
+    fate_heal(w);
+    /* People want all of it to run, and say so until it is heard. */
+    for (uint64_t t = 0; t < HEAL_BOUND_US && !w->failed && !check_done(w); t += WANT_EVERY_US) {
+        struct job_view v;
+
+        orch_want(w, 0, false);
+        world_run_until(w, w->now_us + WANT_EVERY_US);
+        if (t % GRACE_US == 0) {
+            end_grace(w);
+        }
+        if (w->orch.alive && !w->failed && cluster_job(w->orch.cluster, "job", &v) == MU_OK) {
+            for (uint32_t m = 0; m < w->config.nodes_n && !v.ended; m++) {
+                machine_start(w, m); /* Drained ones come back as new. */
+            }
+        }
+    }
+    if (!w->failed && !check_done(w)) {
+        trace_standing(w);
+        world_fail(w, "no end within %u s of healing; step %" PRIu64 " of %" PRIu64,
+                   HEAL_BOUND_US / US_PER_MS / 1000, w->check.head, w->config.steps_n);
+    }
+    if (!w->failed && w->check.newest > w->check.healed_newest + GENERATIONS_BOUND) {
+        world_fail(w, "%" PRIu64 " generations after healing",
+                   w->check.newest - w->check.healed_newest);
+    }
+}
+
+bool seed_run(struct world *w, uint64_t seed, bool traced)
+{
+    base_on_panic = on_panic;
+    prepare(w, seed);
+    w->traced = traced;
+    trace(w, "seed", "%" PRIu64 ": %u nodes of %u slots, --nnodes %u:%u, %" PRIu64 " steps%s", seed,
+          w->config.nodes_n, w->config.slots, w->config.min, w->config.max, w->config.steps_n,
+          w->fortune.calm ? ", calm" : "");
+    if (setjmp(panic_jump) == 0) {
+        go(w);
+    } else {
+        world_fail(w, "an assertion of the core failed");
+    }
+    base_on_panic = NULL;
+    return !w->failed;
+}

@@ -1,0 +1,318 @@
+/* A simulated cluster: the real core, wire codec and journal logic under a seeded clock, network,
+ * disk and fate. One seed is one run; the same seed gives the same run, event by event.
+ *
+ *   world.c    time and the queue of events          net.c      frames and broken links
+ *   orch.c     the orchestrator on its journal       node.c     agents and processes
+ *   trainer.c  workers with a toy model              check.c    what must hold, after every event
+ *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
+ *   trace.c    the run as prose                      main.c     the command line */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include "base/heap.h"
+#include "base/prng.h"
+#include "core/agent.h"
+#include "core/cluster.h"
+#include "core/mutation.h"
+#include "core/order.h"
+#include "core/step.h"
+#include "store/memory.h"
+#include "wire/wire.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NODES_N 8 /* machines there can be */
+#define SLOTS_N 2
+#define WORKERS_N (NODES_N * SLOTS_N)
+#define STEPS_N 128
+#define GENERATIONS_N 512
+#define PARTS_N 2
+#define SLICES_N 8
+#define EVENTS_N 8192
+#define FRAME_BYTES 4096
+#define US_PER_MS 1000u
+#define FOREVER_US UINT64_MAX
+
+/* ---- the toy model ---- */
+
+/* A part of the "gradient": h depends on every slice and on the shape of the tree along which they
+ * were folded, n counts samples. A slice missed, doubled, of another step or in another order
+ * changes one of them. */
+struct value {
+    uint64_t h, n;
+};
+
+struct model {
+    uint64_t seed;
+    struct order_walk walk;
+    uint64_t steps_n;
+    struct value sum[STEPS_N + 1][PARTS_N]; /* what step t must give */
+    uint64_t weights[STEPS_N + 1][PARTS_N]; /* what the state after step t must be */
+};
+
+void model_init(struct model *m, uint64_t seed, uint64_t steps_n);
+struct value model_leaf(const struct model *m, const uint64_t *weights, uint64_t step,
+                        uint32_t slice, uint32_t part);
+struct value model_add(struct value left, struct value right);
+uint64_t model_update(uint64_t weight, struct value sum);
+
+/* ---- who there is ---- */
+
+struct trainer {
+    bool running;
+    uint64_t stopped_until_us;
+    uint32_t life; /* of the process: events of an earlier one are void */
+    wid self;
+    struct step step;
+    bool loaded, warm;
+    uint64_t weights[PARTS_N];
+    struct value gradient[SLICES_N][PARTS_N];
+    uint64_t gradient_step[SLICES_N];
+    /* The reduce under way. */
+    uint64_t reduce_generation, reduce_step;
+    struct value got[SLICES_N][PARTS_N]; /* subtrees sent to us as owner of a part, by lo */
+    uint32_t got_width[SLICES_N][PARTS_N];
+    struct value sum[PARTS_N];
+    bool has_sum[PARTS_N];
+    struct value result[PARTS_N]; /* committed, to be applied */
+    /* Two-way contact, by worker. */
+    wid heard_id[WORKERS_N];
+    uint64_t heard_us[WORKERS_N];
+    uint64_t probing_us; /* since when it wants to hear from everyone it asks; 0: it does not */
+    uint64_t moved_us;   /* when anything last moved */
+    uint64_t stuck_us;   /* since when it asks its peers whether they are there; 0: it does not */
+    uint64_t saved;
+    uint64_t reached;
+    struct generation known; /* the newest it was told of */
+    struct member known_members[WORKERS_N];
+};
+
+struct machine {
+    char name[8];
+    bool alive;
+    bool leaves; /* its agent has ended by itself */
+    int exit_code;
+    uint32_t life;
+    uint64_t stopped_until_us;
+    uint64_t skew_us;
+    uint32_t slots;
+    uint32_t conn; /* 0: none */
+    uint32_t conn_tries;
+    uint64_t up_us, down_us; /* order on the connection */
+    struct agent agent;
+    struct trainer trainers[SLOTS_N];
+};
+
+struct pending {
+    uint8_t *bytes;
+    size_t n;
+    bool applied;
+};
+
+struct orch {
+    bool alive;
+    uint32_t life;
+    uint64_t stopped_until_us;
+    uint64_t skew_us;
+    struct cluster *cluster;
+    struct store_disk *disk;
+    struct store *store;
+    struct pending pending[256]; /* records on their way to the disk, oldest first */
+    uint32_t pending_first, pending_n;
+    bool syncing;
+    uint64_t slow_until_us;
+    uint32_t conn_node[4096]; /* connection -> machine + 1 */
+    uint32_t conns_n;
+    int crash_on; /* scripts: a record kind; die after it was handed out, before it is durable */
+};
+
+/* ---- what may go wrong ---- */
+
+struct fortune {
+    uint32_t drop_ppm, duplicate_ppm, forge_ppm; /* of worker frames */
+    uint32_t control_drop_ppm;
+    uint64_t delay_min_us, delay_max_us;
+    uint64_t sync_min_us, sync_max_us;
+    uint64_t slice_min_us, slice_max_us;
+    bool
+        calm; /* nothing happens to the control plane but what happens to the orchestrator itself */
+};
+
+struct config {
+    uint32_t nodes_n, slots, min, max;
+    uint64_t steps_n;
+    uint32_t checkpoint_every; /* 0: never */
+    uint64_t fate_end_us;      /* then everything heals */
+    bool pair_stays_cut;
+};
+
+/* ---- what must hold ---- */
+
+struct era {
+    uint64_t number;
+    uint64_t members_hash;
+    uint64_t lineage;
+    uint32_t full_n; /* nodes with all their slots in it */
+    uint8_t kind, flags;
+    bool active;
+    uint64_t base;
+    uint32_t members_n;
+    wid members[WORKERS_N];
+    uint32_t workers[WORKERS_N]; /* where they run */
+};
+
+struct check {
+    struct era eras[GENERATIONS_N]; /* by number */
+    uint64_t newest;
+    uint64_t active;
+    uint64_t lineage;
+    uint64_t head;                  /* the newest step that anyone has committed in this lineage */
+    uint64_t first_in[STEPS_N + 1]; /* the generation that committed it first */
+    uint64_t checkpoint;
+    bool ended;
+    bool second_run; /* the job has ended, and somebody came late enough to start it again */
+    uint64_t commits_n, takeovers_n, healed_newest;
+};
+
+/* ---- events ---- */
+
+enum sim_kind {
+    SIM_UP,   /* a frame from an agent to the orchestrator */
+    SIM_DOWN, /* … and back */
+    SIM_DATA, /* a frame between workers */
+    SIM_TO_AGENT,
+    SIM_TO_WORKER,
+    SIM_FORGET,
+    SIM_EXITED,
+    SIM_CLOSED_UP,
+    SIM_CLOSED_DOWN,
+    SIM_CONNECT,
+    SIM_ORCH_TICK,
+    SIM_ORCH_SYNC,
+    SIM_ORCH_START,
+    SIM_AGENT_TICK,
+    SIM_WORKER_TICK,
+    SIM_LOADED_DATA,
+    SIM_BASE,
+    SIM_COMPUTED,
+    SIM_APPLIED,
+    SIM_STOP,
+    SIM_FATE
+};
+
+struct sim_event {
+    enum sim_kind kind;
+    uint32_t to;   /* machine, worker or fate, as the kind has it */
+    uint32_t life; /* of the receiver; void if it has changed */
+    uint32_t conn;
+    uint64_t a, b;
+    wid from;
+    uint32_t n;
+    uint32_t next_free;
+    uint8_t key[KEY_BYTES];
+    uint8_t bytes[FRAME_BYTES];
+};
+
+struct world {
+    uint64_t seed;
+    struct prng prng;
+    uint64_t now_us;
+    uint64_t events_n;
+    struct config config;
+    struct fortune fortune;
+    struct model model;
+    struct orch orch;
+    struct machine machines[NODES_N];
+    bool cut_up[NODES_N], cut_down[NODES_N], cut[NODES_N][NODES_N];
+    /* Scripts: frames of this type between these machines vanish. */
+    struct {
+        unsigned type;
+        uint32_t from, to;
+    } vanish[8];
+    uint32_t vanish_n;
+    struct check check;
+    bool healed;
+    bool failed;
+    char why[512];
+    bool traced;
+    struct heap heap;
+    struct heap_item items[EVENTS_N];
+    struct sim_event *events;
+    uint32_t free_event;
+    uint8_t scratch[1 << 16];
+};
+
+/* world.c */
+struct world *world_open(void);
+void world_close(struct world *w);
+void world_reset(struct world *w, uint64_t seed); /* everything as if it were new */
+struct sim_event *world_after(struct world *w, uint64_t delay_us, enum sim_kind kind, uint32_t to,
+                              uint32_t life);
+bool world_next(struct world *w); /* one event; false when there is none or it has failed */
+void world_run_until(struct world *w, uint64_t until_us);
+uint64_t world_between(struct world *w, uint64_t lo, uint64_t hi);
+bool world_chance(struct world *w, uint32_t ppm);
+void world_fail(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* orch.c */
+void orch_start(struct world *w);
+void orch_crash(struct world *w);
+void orch_event(struct world *w, struct sim_event *e);
+void orch_want(struct world *w, uint32_t size, bool paused);
+void orch_list(struct world *w, const uint32_t *machines, uint32_t n);
+void orch_admin(struct world *w, enum admin_verb verb, uint32_t machine);
+uint64_t orch_now_ms(const struct world *w);
+
+/* node.c */
+void machine_start(struct world *w, uint32_t m);
+void machine_crash(struct world *w, uint32_t m);
+void machine_drain(struct world *w, uint32_t m);
+void machine_reset_conn(struct world *w, uint32_t m);
+void machine_event(struct world *w, struct sim_event *e);
+uint64_t machine_now_ms(const struct world *w, uint32_t m);
+
+/* trainer.c */
+void trainer_start(struct world *w, uint32_t worker, wid self);
+void trainer_life(struct world *w, uint32_t worker, wid self);
+void trainer_kill(struct world *w, uint32_t worker, uint32_t code);
+void trainer_event(struct world *w, struct sim_event *e);
+struct trainer *trainer_at(struct world *w, uint32_t worker);
+
+/* net.c */
+void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg);
+void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *msg);
+void net_data(struct world *w, uint32_t from, wid to, const char *addr, const struct group *g,
+              enum wire_type type, const void *msg);
+void net_to_agent(struct world *w, uint32_t worker, enum wire_type type, const void *msg);
+void net_to_worker(struct world *w, uint32_t worker, enum wire_type type, const void *msg);
+bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, union wire_any *msg);
+
+/* check.c */
+void check_generation(struct world *w, const struct generation *g);
+void check_active(struct world *w, uint64_t generation);
+void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled);
+void check_forget(struct world *w, uint32_t worker);
+void check_restart(struct world *w);
+void check_after(struct world *w);
+bool check_done(const struct world *w);
+
+/* fate.c */
+void fate_draw(struct world *w);
+void fate_event(struct world *w, struct sim_event *e);
+void fate_heal(struct world *w);
+
+/* seed.c: a whole run; true if nothing was wrong */
+bool seed_run(struct world *w, uint64_t seed, bool traced);
+
+/* script.c: 0 if the scenario did what it says */
+int script_main(const char *path, bool rewrite);
+
+/* trace.c */
+void trace(struct world *w, const char *who, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void trace_note(struct world *w, const struct note *n);
+void trace_to(FILE *out);
+const char *trace_worker(struct world *w, wid id);
+
+#endif

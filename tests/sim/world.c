@@ -1,0 +1,246 @@
+/* Time, and the queue of what happens in it. */
+#include "sim/sim.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct world *world_open(void)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    mu_assert(w != NULL);
+    w->events = calloc(EVENTS_N, sizeof(*w->events));
+    mu_assert(w->events != NULL);
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        for (uint32_t s = 0; s < SLOTS_N; s++) {
+            struct step_config config = {.self = 1,
+                                         .slices_n = SLICES_N,
+                                         .members_max = WORKERS_N,
+                                         .steps_n = 1,
+                                         .orphan_ms = 1};
+
+            mu_assert(step_init(&w->machines[m].trainers[s].step, &config) == MU_OK);
+        }
+    }
+    return w;
+}
+
+static void drop_orch(struct world *w)
+{
+    for (; w->orch.pending_n > 0; w->orch.pending_n--) {
+        free(w->orch.pending[w->orch.pending_first++ % ARRAY_LEN(w->orch.pending)].bytes);
+    }
+    cluster_close(w->orch.cluster);
+    store_memory_crash(w->orch.store);
+    store_disk_free(w->orch.disk);
+    memset(&w->orch, 0, sizeof(w->orch));
+}
+
+void world_close(struct world *w)
+{
+    drop_orch(w);
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        agent_close(&w->machines[m].agent);
+        for (uint32_t s = 0; s < SLOTS_N; s++) {
+            step_close(&w->machines[m].trainers[s].step);
+        }
+    }
+    free(w->events);
+    free(w);
+}
+
+static void reset_machine(struct machine *m, uint32_t index)
+{
+    struct trainer trainers[SLOTS_N];
+
+    agent_close(&m->agent);
+    for (uint32_t s = 0; s < SLOTS_N; s++) {
+        trainers[s] = (struct trainer){.step = m->trainers[s].step};
+    }
+    memset(m, 0, sizeof(*m));
+    memcpy(m->trainers, trainers, sizeof(trainers));
+    snprintf(m->name, sizeof(m->name), "%c", 'a' + (char)index);
+}
+
+void world_reset(struct world *w, uint64_t seed)
+{
+    static const unsigned char id[STORE_ID_BYTES] = {1};
+    struct sim_event *events = w->events;
+
+    drop_orch(w);
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        reset_machine(&w->machines[m], m);
+    }
+    w->seed = seed;
+    prng_init(&w->prng, seed);
+    w->now_us = w->events_n = 0;
+    memset(&w->check, 0, sizeof(w->check));
+    memset(w->cut_up, 0, sizeof(w->cut_up));
+    memset(w->cut_down, 0, sizeof(w->cut_down));
+    memset(w->cut, 0, sizeof(w->cut));
+    w->vanish_n = 0;
+    w->healed = w->failed = w->traced = false;
+    w->why[0] = '\0';
+    heap_init(&w->heap, w->items, EVENTS_N);
+    for (uint32_t i = 0; i < EVENTS_N; i++) {
+        events[i].next_free = i + 1;
+    }
+    w->free_event = 0;
+    w->orch.disk = store_disk_new(id);
+    w->orch.crash_on = -1;
+    mu_assert(w->orch.disk != NULL);
+}
+
+uint64_t world_between(struct world *w, uint64_t lo, uint64_t hi)
+{
+    return prng_between(&w->prng, lo, hi);
+}
+
+bool world_chance(struct world *w, uint32_t ppm)
+{
+    return ppm != 0 && prng_chance(&w->prng, ppm);
+}
+
+void world_fail(struct world *w, const char *fmt, ...)
+{
+    va_list args;
+
+    if (w->failed) {
+        return; /* The first one is the one. */
+    }
+    w->failed = true;
+    va_start(args, fmt);
+    vsnprintf(w->why, sizeof(w->why), fmt, args);
+    va_end(args);
+    trace(w, "VIOLATION", "%s", w->why);
+}
+
+/* The event is to be filled in by the caller before anything else happens. */
+struct sim_event *world_after(struct world *w, uint64_t delay_us, enum sim_kind kind, uint32_t to,
+                              uint32_t life)
+{
+    uint32_t i = w->free_event;
+    struct sim_event *e = &w->events[i];
+
+    mu_assert(i < EVENTS_N);
+    w->free_event = e->next_free;
+    e->kind = kind;
+    e->to = to;
+    e->life = life;
+    e->conn = 0;
+    e->a = e->b = 0;
+    e->from = 0;
+    e->n = 0;
+    heap_push(&w->heap, w->now_us + delay_us, i);
+    return e;
+}
+
+/* When whoever it is for can take it; processes that are stopped take it later. */
+static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
+{
+    const struct machine *m;
+
+    switch (e->kind) {
+    case SIM_UP:
+    case SIM_CLOSED_UP:
+    case SIM_ORCH_TICK:
+    case SIM_ORCH_SYNC:
+        return w->orch.stopped_until_us;
+    case SIM_DOWN:
+    case SIM_TO_AGENT:
+    case SIM_FORGET:
+    case SIM_EXITED:
+    case SIM_CLOSED_DOWN:
+    case SIM_CONNECT:
+    case SIM_AGENT_TICK:
+        return w->machines[e->to].stopped_until_us;
+    case SIM_DATA:
+    case SIM_TO_WORKER:
+    case SIM_WORKER_TICK:
+    case SIM_LOADED_DATA:
+    case SIM_BASE:
+    case SIM_COMPUTED:
+    case SIM_APPLIED:
+    case SIM_STOP:
+        m = &w->machines[e->to / SLOTS_N];
+        return MAX(m->stopped_until_us, m->trainers[e->to % SLOTS_N].stopped_until_us);
+    case SIM_ORCH_START:
+    case SIM_FATE:
+        break;
+    }
+    return 0;
+}
+
+static void deliver(struct world *w, struct sim_event *e)
+{
+    switch (e->kind) {
+    case SIM_UP:
+    case SIM_CLOSED_UP:
+    case SIM_ORCH_TICK:
+    case SIM_ORCH_SYNC:
+    case SIM_ORCH_START:
+        orch_event(w, e);
+        break;
+    case SIM_DOWN:
+    case SIM_TO_AGENT:
+    case SIM_FORGET:
+    case SIM_EXITED:
+    case SIM_CLOSED_DOWN:
+    case SIM_CONNECT:
+    case SIM_AGENT_TICK:
+        machine_event(w, e);
+        break;
+    case SIM_DATA:
+    case SIM_TO_WORKER:
+    case SIM_WORKER_TICK:
+    case SIM_LOADED_DATA:
+    case SIM_BASE:
+    case SIM_COMPUTED:
+    case SIM_APPLIED:
+    case SIM_STOP:
+        trainer_event(w, e);
+        break;
+    case SIM_FATE:
+        fate_event(w, e);
+        break;
+    }
+}
+
+bool world_next(struct world *w)
+{
+    const struct heap_item *top = heap_top(&w->heap);
+    struct sim_event *e;
+    uint64_t until_us;
+    uint32_t i;
+
+    if (top == NULL || w->failed) {
+        return false;
+    }
+    i = top->value;
+    w->now_us = top->key;
+    heap_pop(&w->heap);
+    e = &w->events[i];
+    until_us = stopped_until(w, e);
+    if (until_us > w->now_us) {
+        heap_push(&w->heap, until_us, i);
+        return true;
+    }
+    w->events_n++;
+    deliver(w, e);
+    e->next_free = w->free_event;
+    w->free_event = i;
+    check_after(w);
+    return !w->failed;
+}
+
+void world_run_until(struct world *w, uint64_t until_us)
+{
+    const struct heap_item *top;
+
+    while ((top = heap_top(&w->heap)) != NULL && top->key <= until_us && world_next(w)) {
+    }
+    if (!w->failed) {
+        w->now_us = MAX(w->now_us, until_us);
+    }
+}
