@@ -10,8 +10,8 @@
  *   at n   none       refuse: the database was lost
  *   any    current    verify and replay
  *
- * SQLite is not let near files that are about to be refused: it would delete the log of an empty
- * database, or fold a damaged one into it. */
+ * What is refused stays as it is: SQLite is not let near an empty database, whose log it would
+ * delete, and is kept from folding the log into a database that was not found good. */
 #include "store/journal.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static int sync_dir(struct journal *j, const char *path)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = MU_OK;
 
-    if (fd < 0 || fsync(fd) < 0) {
+    if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL)) { /* EINVAL: this file system has no need. */
         rc = journal_errno(j, "sync", path);
     }
     if (fd >= 0) {

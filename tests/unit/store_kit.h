@@ -78,7 +78,8 @@ uint64_t kit_stride(uint64_t few);
  * the first of them possibly as a snapshot. */
 void kit_check(const struct kit_seen *seen, const struct store *st, uint64_t acked, uint64_t most);
 
-/* A history with batches, empty and long records, two snapshots and checkpoints. Calls acked(seq)
+/* A history with groups, empty and long records, two snapshots and checkpoints. Needs a store with
+ * the shim; makes the same operations each time. Calls acked(seq)
  * as completions come. Returns the number of records. */
 uint64_t kit_history(struct store *st, void (*acked)(uint64_t seq));
 

@@ -19,11 +19,13 @@ static sqlite3_vfs shim_vfs, *real_vfs;
 /* All under the lock; the store's thread and the test's share them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t waiting = PTHREAD_COND_INITIALIZER;
 static struct {
     enum shim_act act;
     unsigned mask;
     uint64_t first, n, count, kill_at;
     bool held;
+    bool waits;
     bool taping;
     struct shim_tape tape;
 } shim;
@@ -72,10 +74,19 @@ void shim_hold(void)
     pthread_mutex_unlock(&lock);
 }
 
+void shim_wait_held(void)
+{
+    pthread_mutex_lock(&lock);
+    while (!shim.waits) {
+        pthread_cond_wait(&waiting, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void shim_release(void)
 {
     pthread_mutex_lock(&lock);
-    shim.held = false;
+    shim.held = shim.waits = false;
     pthread_cond_broadcast(&released);
     pthread_mutex_unlock(&lock);
 }
@@ -96,6 +107,8 @@ static enum shim_act meet(enum shim_op op)
         }
     }
     while (op == SHIM_SYNC && shim.held) {
+        shim.waits = true;
+        pthread_cond_signal(&waiting);
         pthread_cond_wait(&released, &lock);
     }
     pthread_mutex_unlock(&lock);

@@ -39,8 +39,9 @@ void shim_kill_at(uint64_t n);
 /* Of those in the mask, since it was armed. */
 uint64_t shim_count(void);
 
-/* While held, the first sync waits; shim_release() lets it go. */
+/* While held, syncs wait; shim_wait_held() returns once one does; shim_release() lets it go. */
 void shim_hold(void);
+void shim_wait_held(void);
 void shim_release(void);
 
 /* --- The tape --- */

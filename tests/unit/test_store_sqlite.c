@@ -55,9 +55,7 @@ static void all_that_is_queued_shares_one_transaction(void **state)
     shim_arm(SHIM_PASS, SHIM_SYNC, 0, 0);
     shim_hold();
     assert_int_equal(kit_append(st, 1), MU_OK);
-    while (shim_count() == 0) {
-        usleep(100);
-    }
+    shim_wait_held();
     for (uint64_t tag = 2; tag <= 200; tag++) {
         assert_int_equal(store_append(st, "x", 1, tag), MU_OK);
     }
@@ -81,9 +79,7 @@ static void nothing_is_acknowledged_before_it_is_synced(void **state)
     shim_arm(SHIM_PASS, SHIM_SYNC, 0, 0);
     shim_hold();
     assert_int_equal(kit_append(st, 1), MU_OK);
-    while (shim_count() == 0) {
-        usleep(100);
-    }
+    shim_wait_held();
     usleep(2000);
     assert_int_equal(store_poll(st, kit_on_done, &log), 0);
     shim_release();
