@@ -214,8 +214,9 @@ static void on_refused(struct agent *a, const struct msg_refused *m, struct agen
             a->welcomed = false;
             send_hello(a, fx);
         }
-    } else if (m->status == MU_EAGAIN) {
-        a->welcomed = false;
+    } else if (m->status == MU_EAGAIN ||
+               (m->status == MU_EEXIST && ++a->exists_n * HELLO_AGAIN_MS < 3 * a->lease_len_ms)) {
+        a->welcomed = false; /* The one of our name may be ourselves, before a quick restart. */
         a->hello_ms = a->now_ms + HELLO_AGAIN_MS;
     } else {
         a->over = true;

@@ -41,6 +41,7 @@ struct agent {
     uint64_t store;
     uint32_t node;
     uint32_t lease_len_ms;
+    uint32_t exists_n; /* refusals because of our name */
     uint64_t hello_ms; /* when to try again; 0: not waiting */
     uint64_t renew_at_ms;
     uint64_t renew_seq;

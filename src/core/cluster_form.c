@@ -216,8 +216,10 @@ static bool suspicion_breaks(struct cluster *c, struct job *j)
     }
     for (uint32_t i = 0; i < c->dropped_n; i++) {
         const struct node *n = node_by_number(c, wid_node(c->dropped[i]));
+        const struct worker *w = node_worker(c, n, wid_slot(c->dropped[i]));
 
-        if (node_worker(c, n, wid_slot(c->dropped[i]))->current_inc != 0) {
+        /* Leavers of a planned generation matter until it is active, as in tally_worker(). */
+        if (w->current_inc != 0 || (j->kind == GENERATION_BOUNDARY && w->active_inc != 0)) {
             return true;
         }
     }

@@ -54,6 +54,24 @@ static void check_takeover(struct world *w)
     }
 }
 
+/* Is every member of the active generation in this one? */
+static bool keeps_all(struct world *w, const struct generation *g)
+{
+    const struct era *last = era_of(w, w->check.active);
+
+    for (uint32_t i = 0; i < last->members_n; i++) {
+        bool in = false;
+
+        for (uint32_t k = 0; k < g->members_n; k++) {
+            in |= g->members[k].worker == last->members[i];
+        }
+        if (!in) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Invariant 1: numbers only grow, and one number names one membership, for ever. */
 void check_generation(struct world *w, const struct generation *g)
 {
@@ -86,7 +104,7 @@ void check_generation(struct world *w, const struct generation *g)
     if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run) {
         check_takeover(w);
     }
-    if (g->kind == GENERATION_FAILURE && w->fortune.calm) {
+    if (g->kind == GENERATION_FAILURE && w->fortune.calm && !keeps_all(w, g)) {
         world_fail(w, "generation %" PRIu64 " drops members although nothing happened to any",
                    g->number);
     }
@@ -110,7 +128,7 @@ void check_active(struct world *w, uint64_t generation)
                    " but the newest checkpoint is of %" PRIu64,
                    generation, era->base, c->checkpoint);
     }
-    c->head = era->base;
+    c->head = era_of(w, era->lineage)->head = era->base;
     memset(c->first_in, 0, sizeof(c->first_in));
 }
 
@@ -130,6 +148,9 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
         return;
     }
+    if (era->lineage != c->lineage && step <= era_of(w, era->lineage)->head) {
+        return; /* A zombie learns what its lineage had committed before it was given up. */
+    }
     if (era->lineage != c->lineage) {
         world_fail(w,
                    "%s commits step %" PRIu64 " in generation %" PRIu64
@@ -148,7 +169,7 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
     if (step > c->head + 1) {
         world_fail(w, "%s commits step %" PRIu64 " after step %" PRIu64, who, step, c->head);
     } else if (step == c->head + 1) {
-        c->head = step;
+        c->head = era_of(w, era->lineage)->head = step;
         c->first_in[step] = generation;
     } else if (!settled && generation > c->first_in[step]) {
         world_fail(w,
@@ -182,6 +203,9 @@ void check_restart(struct world *w)
         world_fail(w,
                    "the orchestrator forgot generation %" PRIu64 " or that %" PRIu64 " is active",
                    w->check.newest, w->check.active);
+    }
+    if (v.active > w->check.active) {
+        check_active(w, v.active); /* Its record was written after all. */
     }
 }
 

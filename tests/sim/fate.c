@@ -142,7 +142,7 @@ static void stop_worker(struct world *w, uint32_t worker, uint64_t until_us)
     struct trainer *t = trainer_at(w, worker);
 
     if (t->running) {
-        t->stopped_until_us = until_us;
+        t->stopped_until_us = MAX(t->stopped_until_us, until_us);
         trace(w, trace_worker(w, t->self), "is stopped until %.3f", (double)until_us / 1e6);
     }
 }
@@ -197,7 +197,8 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
         stop_worker(w, worker, w->now_us + span_us);
         break;
     case FATE_STOP_MACHINE:
-        w->machines[m].stopped_until_us = w->now_us + span_us * 2;
+        w->machines[m].stopped_until_us =
+            MAX(w->machines[m].stopped_until_us, w->now_us + span_us * 2);
         trace(w, w->machines[m].name, "is stopped for %.3f s", (double)span_us * 2 / 1e6);
         break;
     case FATE_CUT_CONTROL:
@@ -241,7 +242,7 @@ static void gentle(struct world *w, enum fate kind, uint64_t b)
         world_after(w, span_us / 4, SIM_ORCH_START, 0, 0);
         break;
     case FATE_ORCH_STOP:
-        w->orch.stopped_until_us = w->now_us + span_us;
+        w->orch.stopped_until_us = MAX(w->orch.stopped_until_us, w->now_us + span_us);
         trace(w, "orchestrator", "is stopped for %.3f s", (double)span_us / 1e6);
         break;
     case FATE_JUMP_ORCH:
@@ -307,25 +308,11 @@ void fate_event(struct world *w, struct sim_event *e)
 
 /* ---- healing ---- */
 
-static void wake_all(struct world *w)
-{
-    for (uint32_t m = 0; m < NODES_N; m++) {
-        w->machines[m].stopped_until_us = MIN(w->machines[m].stopped_until_us, w->now_us);
-        for (uint32_t s = 0; s < SLOTS_N; s++) {
-            struct trainer *t = &w->machines[m].trainers[s];
-
-            t->stopped_until_us = MIN(t->stopped_until_us, w->now_us);
-        }
-    }
-    w->orch.stopped_until_us = MIN(w->orch.stopped_until_us, w->now_us);
-    w->orch.slow_until_us = 0;
-}
-
 void fate_heal(struct world *w)
 {
     w->healed = true;
     trace(w, "fate", "has had its day: everything heals");
-    wake_all(w);
+    w->orch.slow_until_us = 0;
     uncut(w);
     if (w->config.pair_stays_cut && !w->fortune.calm) {
         cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);

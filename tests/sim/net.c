@@ -66,8 +66,8 @@ void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *m
 
 void net_to_agent(struct world *w, uint32_t worker, enum wire_type type, const void *msg)
 {
-    struct sim_event *e = world_after(w, world_between(w, 10, 60), SIM_TO_AGENT, worker / SLOTS_N,
-                                      w->machines[worker / SLOTS_N].life);
+    struct sim_event *e =
+        world_after(w, 40, SIM_TO_AGENT, worker / SLOTS_N, w->machines[worker / SLOTS_N].life);
 
     e->a = worker;
     e->b = trainer_at(w, worker)->life;

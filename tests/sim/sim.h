@@ -32,7 +32,7 @@
 #define EVENTS_N 8192
 #define FRAME_BYTES 4096
 #define US_PER_MS 1000u
-#define FOREVER_US UINT64_MAX
+#define FOREVER_US (UINT64_C(1) << 43)
 
 /* ---- the toy model ---- */
 
@@ -157,6 +157,7 @@ struct era {
     uint8_t kind, flags;
     bool active;
     uint64_t base;
+    uint64_t head; /* of the lineage that this one began: its newest committed step */
     uint32_t members_n;
     wid members[WORKERS_N];
     uint32_t workers[WORKERS_N]; /* where they run */
@@ -219,6 +220,7 @@ struct world {
     struct prng prng;
     uint64_t now_us;
     uint64_t events_n;
+    uint64_t order;
     struct config config;
     struct fortune fortune;
     struct model model;

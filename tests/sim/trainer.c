@@ -423,6 +423,7 @@ void trainer_start(struct world *w, uint32_t worker, wid self)
     t->life++;
     t->stopped_until_us = 0;
     t->loaded = false;
+    t->step.now_ms = t->step.lease_ms = 0;
     trainer_life(w, worker, self);
     world_after(w, world_between(w, 20000, 200000), SIM_LOADED_DATA, worker, t->life);
     world_after(w, TICK_US, SIM_WORKER_TICK, worker, t->life);

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A key is the time, then the order in which events were made: those that wait for a stopped
+ * process reach it in that order. */
+#define ORDER_BITS 20
+#define ORDER_MASK ((UINT64_C(1) << ORDER_BITS) - 1)
+
 struct world *world_open(void)
 {
     struct world *w = calloc(1, sizeof(*w));
@@ -74,7 +79,7 @@ void world_reset(struct world *w, uint64_t seed)
     }
     w->seed = seed;
     prng_init(&w->prng, seed);
-    w->now_us = w->events_n = 0;
+    w->now_us = w->events_n = w->order = 0;
     memset(&w->check, 0, sizeof(w->check));
     memset(w->cut_up, 0, sizeof(w->cut_up));
     memset(w->cut_down, 0, sizeof(w->cut_down));
@@ -132,7 +137,7 @@ struct sim_event *world_after(struct world *w, uint64_t delay_us, enum sim_kind 
     e->a = e->b = 0;
     e->from = 0;
     e->n = 0;
-    heap_push(&w->heap, w->now_us + delay_us, i);
+    heap_push(&w->heap, (w->now_us + delay_us) << ORDER_BITS | (w->order++ & ORDER_MASK), i);
     return e;
 }
 
@@ -211,19 +216,20 @@ bool world_next(struct world *w)
 {
     const struct heap_item *top = heap_top(&w->heap);
     struct sim_event *e;
-    uint64_t until_us;
+    uint64_t until_us, order;
     uint32_t i;
 
     if (top == NULL || w->failed) {
         return false;
     }
     i = top->value;
-    w->now_us = top->key;
+    order = top->key & ORDER_MASK;
+    w->now_us = top->key >> ORDER_BITS;
     heap_pop(&w->heap);
     e = &w->events[i];
     until_us = stopped_until(w, e);
     if (until_us > w->now_us) {
-        heap_push(&w->heap, until_us, i);
+        heap_push(&w->heap, until_us << ORDER_BITS | order, i);
         return true;
     }
     w->events_n++;
@@ -238,7 +244,8 @@ void world_run_until(struct world *w, uint64_t until_us)
 {
     const struct heap_item *top;
 
-    while ((top = heap_top(&w->heap)) != NULL && top->key <= until_us && world_next(w)) {
+    while ((top = heap_top(&w->heap)) != NULL && top->key >> ORDER_BITS <= until_us &&
+           world_next(w)) {
     }
     if (!w->failed) {
         w->now_us = MAX(w->now_us, until_us);
