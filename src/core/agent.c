@@ -1,6 +1,8 @@
 /* The agent: hello, renewals, reports, and the lives of its workers. */
 #include "core/agent.h"
 
+#include "core/mutation.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,7 +255,8 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
 {
     struct member *members = a->held.members;
 
-    if (g->number <= a->held.number || g->members_n > a->config.members_max) {
+    if (!RULE(STALE_GENERATION, g->number > a->held.number) ||
+        g->members_n > a->config.members_max) {
         return;
     }
     a->held = *g;

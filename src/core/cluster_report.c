@@ -99,7 +99,7 @@ void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct 
 {
     struct job *j = &c->jobs[n->job];
 
-    if (seq < n->reports_seq) {
+    if (!RULE(STALE_INCARNATION, seq >= n->reports_seq)) {
         return; /* Overtaken. */
     }
     n->reports_seq = seq;

@@ -65,7 +65,7 @@ static void regroup(struct step *s, uint64_t newest)
 {
     for (uint32_t i = 0; i < s->group.n; i++) {
         slices_clear(&s->held[i]);
-        if (RULE(GRADIENT_OF_STEP, s->peers[i].settle_step == newest)) {
+        if (s->peers[i].settle_step == newest) {
             s->held[i] = s->peers[i].settle_slices;
         }
     }

@@ -77,7 +77,7 @@ static void draw_config(struct world *w)
     k->min = (uint32_t)world_between(w, 1, MAX(1, k->nodes_n / 2));
     k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
-    k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 100000);
+    k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 250000);
 }
 
 void fate_draw(struct world *w)

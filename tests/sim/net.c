@@ -27,7 +27,22 @@ bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, uni
     return true;
 }
 
-/* ---- agent and orchestrator: one ordered connection ---- */
+/* ---- agent and orchestrator: one ordered connection; a late copy of what is only a level must do
+ * no harm ---- */
+
+static void copy_late(struct world *w, const struct sim_event *e, enum wire_type type)
+{
+    bool level = type == WIRE_GENERATION || type == WIRE_ACTIVE || type == WIRE_ACK ||
+                 type == WIRE_REPORTS || type == WIRE_RENEW;
+    struct sim_event *copy;
+
+    if (level && world_chance(w, w->fortune.duplicate_ppm)) {
+        copy = world_after(w, world_between(w, 1000, 400000), e->kind, e->to, e->life);
+        copy->conn = e->conn;
+        copy->n = e->n;
+        memcpy(copy->bytes, e->bytes, e->n);
+    }
+}
 
 void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg)
 {
@@ -42,6 +57,7 @@ void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg)
     e = world_after(w, node->up_us - w->now_us, SIM_UP, m, w->orch.life);
     e->conn = node->conn;
     fill(e, type, msg, 0);
+    copy_late(w, e, type);
 }
 
 void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *msg)
@@ -60,6 +76,7 @@ void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *m
     e = world_after(w, node->down_us - w->now_us, SIM_DOWN, m - 1, node->life);
     e->conn = conn;
     fill(e, type, msg, 0);
+    copy_late(w, e, type);
 }
 
 /* ---- agent and worker: a unix socket ---- */
@@ -108,6 +125,43 @@ static void post(struct world *w, uint32_t to, wid id, const uint8_t *key, uint6
     fill(e, type, msg, generation);
 }
 
+/* Somebody who knows everything but the key, and lies. */
+static void forge(struct world *w, uint32_t worker, wid to, const struct group *g,
+                  enum wire_type type, const void *msg)
+{
+    static uint64_t junk[4] = {1, 2, 3, 4};
+    uint8_t key[KEY_BYTES];
+    union wire_any lie;
+
+    memcpy(key, g->key, sizeof(key));
+    key[0] ^= 1;
+    switch (type) {
+    case WIRE_READY:
+        lie.ready = *(const struct msg_ready *)msg;
+        lie.ready.step++;
+        break;
+    case WIRE_SETTLE:
+        lie.settle = *(const struct msg_settle *)msg;
+        lie.settle.held ^= 1;
+        break;
+    case WIRE_PART:
+        lie.part = *(const struct msg_part *)msg;
+        lie.part.data = (uint8_t *)junk;
+        break;
+    case WIRE_SUM:
+        lie.sum = *(const struct msg_sum *)msg;
+        lie.sum.data = (uint8_t *)junk;
+        break;
+    case WIRE_STATE:
+        lie.state = *(const struct msg_state *)msg;
+        lie.state.data = (uint8_t *)junk;
+        break;
+    default:
+        return;
+    }
+    post(w, worker, to, key, g->number, type, &lie);
+}
+
 void net_data(struct world *w, uint32_t from, wid to, const char *addr, const struct group *g,
               enum wire_type type, const void *msg)
 {
@@ -121,12 +175,8 @@ void net_data(struct world *w, uint32_t from, wid to, const char *addr, const st
     if ((a != b && w->cut[a][b]) || vanishes(w, a, b, type)) {
         return;
     }
-    if (world_chance(w, w->fortune.forge_ppm)) {
-        uint8_t forged[KEY_BYTES];
-
-        memcpy(forged, key, sizeof(forged));
-        forged[0] ^= 1; /* Somebody who knows everything but the key. */
-        post(w, worker, to, forged, generation, type, msg);
+    if (g != NULL && world_chance(w, w->fortune.forge_ppm)) {
+        forge(w, worker, to, g, type, msg);
     }
     if (a != b && world_chance(w, w->fortune.drop_ppm)) {
         return;

@@ -614,10 +614,23 @@ static void try_link(struct world *w, uint32_t worker)
     step_trainer(w, worker, &e);
 }
 
+static void ask_peers(struct world *w, uint32_t worker)
+{
+    struct trainer *t = trainer_at(w, worker);
+
+    t->stuck_us = w->now_us;
+    for (uint32_t i = 0; i < t->step.group.n; i++) {
+        if (i != t->step.group.me) {
+            probe(w, worker, t->step.group.ids[i]);
+        }
+    }
+}
+
 static void suspect_silent(struct world *w, uint32_t worker)
 {
     struct trainer *t = trainer_at(w, worker);
     const struct group *g = &t->step.group;
+    bool all_answer = true;
 
     for (uint32_t i = 0; i < g->n; i++) {
         if (i != g->me && !heard_since(w, t, g->ids[i], t->stuck_us)) {
@@ -625,7 +638,11 @@ static void suspect_silent(struct world *w, uint32_t worker)
 
             net_to_agent(w, worker, WIRE_SUSPECT, &m);
             probe(w, worker, g->ids[i]);
+            all_answer = false;
         }
+    }
+    if (all_answer) {
+        ask_peers(w, worker); /* The next round: somebody may have gone silent since. */
     }
 }
 
@@ -654,12 +671,7 @@ static void unstick(struct world *w, uint32_t worker)
         return;
     }
     if (t->stuck_us == 0) {
-        t->stuck_us = w->now_us;
-        for (uint32_t i = 0; i < t->step.group.n; i++) {
-            if (i != t->step.group.me) {
-                probe(w, worker, t->step.group.ids[i]);
-            }
-        }
+        ask_peers(w, worker);
     } else if (w->now_us - t->stuck_us > SILENT_US) {
         suspect_silent(w, worker);
     }
