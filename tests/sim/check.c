@@ -141,8 +141,7 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
     struct check *c = &w->check;
     const char *who = trace_worker(w, t->self);
 
-    trace(w, who, "commits step %" PRIu64 " in generation %" PRIu64 "%s", step, generation,
-          settled ? " (settled)" : "");
+    trace_commit(w, worker, step, settled);
     c->commits_n++;
     if (step > w->config.steps_n || memcmp(t->sum, w->model.sum[step], sizeof(t->sum)) != 0) {
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);

@@ -180,7 +180,7 @@ int main(int argc, char **argv)
         {"help", 0, NULL, 'h'},  {"failures", 1, NULL, 'x'}, {NULL, 0, NULL, 0}};
     uint64_t seeds_n = 2000, first = 1, failures_max = FAILURES_N;
     const char *mutation = NULL, *script = NULL;
-    bool rewrite = false;
+    enum script_mode mode = SCRIPT_CHECK;
     int opt;
 
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
             script = optarg;
             break;
         case 'r':
-            rewrite = true;
+            mode = SCRIPT_REWRITE;
             break;
         case 'm':
             mutation = optarg;
@@ -216,6 +216,7 @@ int main(int argc, char **argv)
             return 0;
         case 'd':
             script = SIM_DEMO_SCRIPT;
+            mode = SCRIPT_TELL;
             break;
         default:
             usage();
@@ -223,7 +224,7 @@ int main(int argc, char **argv)
         }
     }
     if (script != NULL) {
-        return script_main(script, rewrite);
+        return script_main(script, mode);
     }
     return run_seeds(first, first + seeds_n, 1e9, failures_max, argv[0], mutation);
 }

@@ -89,7 +89,6 @@ static void append(struct world *w, const struct record *r)
     if (o->crash_on == (int)r->kind) {
         o->crash_on = -1;
         o->stopped_until_us = FOREVER_US; /* It dies here, with the record still in flight. */
-        trace(w, "orchestrator", "dies before its '%s' record is durable", records[r->kind].name);
     }
 }
 
@@ -348,7 +347,9 @@ void orch_crash(struct world *w)
     if (!o->alive) {
         return;
     }
-    trace(w, "orchestrator", "dies");
+    if (o->stopped_until_us != FOREVER_US) {
+        trace(w, "orchestrator", "dies");
+    }
     o->alive = false;
     o->life++;
     o->syncing = false;

@@ -1,7 +1,8 @@
 #include "sim/sim.h"
-int script_main(const char *path, bool rewrite)
+
+int script_main(const char *path, enum script_mode mode)
 {
     (void)path;
-    (void)rewrite;
+    (void)mode;
     return 1;
 }

@@ -5,6 +5,7 @@
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
  *   trainer.c  workers with a toy model              check.c    what must hold, after every event
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
+ *   script_run.c  … their commands                   story.c    … and what they tell
  *   trace.c    the run as prose                      main.c     the command line */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -124,7 +125,7 @@ struct orch {
     uint64_t slow_until_us;
     uint32_t conn_node[4096]; /* connection -> machine + 1 */
     uint32_t conns_n;
-    int crash_on; /* scripts: a record kind; die after it was handed out, before it is durable */
+    int crash_on; /* scripts: a record kind; stop for ever once it was handed out */
 };
 
 /* ---- what may go wrong ---- */
@@ -173,7 +174,7 @@ struct check {
     uint64_t checkpoint;
     bool ended;
     bool second_run; /* the job has ended, and somebody came late enough to start it again */
-    uint64_t commits_n, takeovers_n, healed_newest;
+    uint64_t commits_n, takeovers_n, healed_newest, healed_us, flaps_n;
 };
 
 /* ---- events ---- */
@@ -218,6 +219,7 @@ struct sim_event {
 struct world {
     uint64_t seed;
     struct prng prng;
+    bool quiet; /* scripts: every delay is the middle of its range, and no chance comes true */
     uint64_t now_us;
     uint64_t events_n;
     uint64_t order;
@@ -252,6 +254,7 @@ void world_reset(struct world *w, uint64_t seed); /* everything as if it were ne
 struct sim_event *world_after(struct world *w, uint64_t delay_us, enum sim_kind kind, uint32_t to,
                               uint32_t life);
 bool world_next(struct world *w); /* one event; false when there is none or it has failed */
+uint64_t world_next_us(const struct world *w); /* when that will be; UINT64_MAX if never */
 void world_run_until(struct world *w, uint64_t until_us);
 uint64_t world_between(struct world *w, uint64_t lo, uint64_t hi);
 bool world_chance(struct world *w, uint32_t ppm);
@@ -308,13 +311,26 @@ void fate_heal(struct world *w);
 bool seed_run(struct world *w, uint64_t seed, bool traced);
 
 /* script.c: 0 if the scenario did what it says */
-int script_main(const char *path, bool rewrite);
+enum script_mode {
+    SCRIPT_CHECK,   /* compare what happens with what the file says */
+    SCRIPT_REWRITE, /* take what happens as right */
+    SCRIPT_TELL     /* print comments, commands and what happens */
+};
+int script_main(const char *path, enum script_mode mode);
+
+/* Whoever tells the run in a way of its own. */
+struct trace_sink {
+    void (*line)(struct trace_sink *s, struct world *w, const char *who, const char *text);
+    void (*commit)(struct trace_sink *s, struct world *w, uint32_t worker, uint64_t step,
+                   bool settled);
+};
 
 /* trace.c */
 void trace(struct world *w, const char *who, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void trace_note(struct world *w, const struct note *n);
-void trace_to(FILE *out);
+void trace_commit(struct world *w, uint32_t worker, uint64_t step, bool settled);
+void trace_to(struct trace_sink *sink); /* borrowed; NULL: to stdout again */
 const char *trace_worker(struct world *w, wid id);
 
 #endif

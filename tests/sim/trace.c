@@ -4,25 +4,41 @@
 #include <stdarg.h>
 #include <string.h>
 
-static FILE *out;
+static struct trace_sink *sink;
 
-void trace_to(FILE *file)
+void trace_to(struct trace_sink *to)
 {
-    out = file;
+    sink = to;
 }
 
 void trace(struct world *w, const char *who, const char *fmt, ...)
 {
+    char text[600];
     va_list args;
 
     if (!w->traced) {
         return;
     }
-    fprintf(out != NULL ? out : stdout, "%8.3f  %-13s ", (double)w->now_us / 1e6, who);
     va_start(args, fmt);
-    vfprintf(out != NULL ? out : stdout, fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fputc('\n', out != NULL ? out : stdout);
+    if (sink != NULL) {
+        sink->line(sink, w, who, text);
+    } else {
+        printf("%8.3f  %-13s %s\n", (double)w->now_us / 1e6, who, text);
+    }
+}
+
+void trace_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
+{
+    const struct trainer *t = trainer_at(w, worker);
+
+    if (sink != NULL && w->traced) {
+        sink->commit(sink, w, worker, step, settled);
+    } else {
+        trace(w, trace_worker(w, t->self), "commits step %" PRIu64 " in generation %" PRIu64 "%s",
+              step, t->step.group.number, settled ? " (settled)" : "");
+    }
 }
 
 /* "b.1", whatever number the orchestrator has given to machine b. */

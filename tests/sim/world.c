@@ -85,7 +85,7 @@ void world_reset(struct world *w, uint64_t seed)
     memset(w->cut_down, 0, sizeof(w->cut_down));
     memset(w->cut, 0, sizeof(w->cut));
     w->vanish_n = 0;
-    w->healed = w->failed = w->traced = false;
+    w->healed = w->failed = w->traced = w->quiet = false;
     w->why[0] = '\0';
     heap_init(&w->heap, w->items, EVENTS_N);
     for (uint32_t i = 0; i < EVENTS_N; i++) {
@@ -99,12 +99,12 @@ void world_reset(struct world *w, uint64_t seed)
 
 uint64_t world_between(struct world *w, uint64_t lo, uint64_t hi)
 {
-    return prng_between(&w->prng, lo, hi);
+    return w->quiet ? lo + (hi - lo) / 2 : prng_between(&w->prng, lo, hi);
 }
 
 bool world_chance(struct world *w, uint32_t ppm)
 {
-    return ppm != 0 && prng_chance(&w->prng, ppm);
+    return ppm != 0 && !w->quiet && prng_chance(&w->prng, ppm);
 }
 
 void world_fail(struct world *w, const char *fmt, ...)
@@ -240,12 +240,16 @@ bool world_next(struct world *w)
     return !w->failed;
 }
 
+uint64_t world_next_us(const struct world *w)
+{
+    const struct heap_item *top = heap_top(&w->heap);
+
+    return top == NULL ? UINT64_MAX : top->key >> ORDER_BITS;
+}
+
 void world_run_until(struct world *w, uint64_t until_us)
 {
-    const struct heap_item *top;
-
-    while ((top = heap_top(&w->heap)) != NULL && top->key >> ORDER_BITS <= until_us &&
-           world_next(w)) {
+    while (world_next_us(w) <= until_us && world_next(w)) {
     }
     if (!w->failed) {
         w->now_us = MAX(w->now_us, until_us);
