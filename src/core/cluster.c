@@ -176,6 +176,15 @@ static void jobs_tick(struct cluster *c)
     }
 }
 
+/* The job of a record of ours: there is one. */
+static struct job *job_of(struct cluster *c, const char *name)
+{
+    struct job *j = job_find(c, name);
+
+    mu_assert(j != NULL);
+    return j;
+}
+
 static void node_unmade(struct cluster *c, const struct rec_node *r, struct effects *fx)
 {
     struct job *j = job_find(c, r->job);
@@ -200,7 +209,7 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
 
     switch (r->kind) {
     case RECORD_JOB:
-        j = job_find(c, r->u.job.job);
+        j = job_of(c, r->u.job.job);
         j->creating = false;
         break;
     case RECORD_NODE:
@@ -208,24 +217,25 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         break;
     case RECORD_GONE:
         n = node_by_number(c, r->u.gone.node);
+        mu_assert(n != NULL);
         n->going = false;
         n->lease_end_ms = c->now_ms + c->config.retry_ms;
         node_watch(c, n);
         break;
     case RECORD_GENERATION:
-        j = job_find(c, r->u.generation.job);
+        j = job_of(c, r->u.generation.job);
         j->pending = false;
         break;
     case RECORD_ACTIVE:
-        j = job_find(c, r->u.active.job);
+        j = job_of(c, r->u.active.job);
         j->pending = false;
         break;
     case RECORD_FINISHED:
-        j = job_find(c, r->u.finished.job);
+        j = job_of(c, r->u.finished.job);
         j->finishing = false;
         break;
     case RECORD_CHECKPOINT:
-        j = job_find(c, r->u.checkpoint.job);
+        j = job_of(c, r->u.checkpoint.job);
         j->saving = false;
         break;
     case RECORD_SPENT: /* The charge is lost with the write. */

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SETTLED_US (2000 * US_PER_MS) /* after healing: whom a broken pair costs has been decided \
+                                       */
+#define FLAPS_N 3
+
 static struct era *era_of(struct world *w, uint64_t number)
 {
     if (number >= GENERATIONS_N) {
@@ -103,6 +107,10 @@ void check_generation(struct world *w, const struct generation *g)
     }
     if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run) {
         check_takeover(w);
+    }
+    if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair_stays_cut &&
+        w->now_us > c->healed_us + SETTLED_US && ++c->flaps_n > FLAPS_N) {
+        world_fail(w, "a pair that can't talk is torn apart again and again");
     }
     if (g->kind == GENERATION_FAILURE && w->fortune.calm && !keeps_all(w, g)) {
         world_fail(w, "generation %" PRIu64 " drops members although nothing happened to any",

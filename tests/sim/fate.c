@@ -316,9 +316,12 @@ void fate_heal(struct world *w)
     uncut(w);
     if (w->config.pair_stays_cut && !w->fortune.calm) {
         cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);
+        w->fortune.slice_min_us *= 4; /* long enough to see it flap, if it does */
+        w->fortune.slice_max_us *= 4;
     }
     w->fortune.drop_ppm = w->fortune.duplicate_ppm = w->fortune.control_drop_ppm = 0;
     w->check.healed_newest = w->check.newest;
+    w->check.healed_us = w->now_us;
     orch_start(w);
     for (uint32_t m = 0; m < w->config.nodes_n && !w->check.ended; m++) {
         machine_start(w, m);
