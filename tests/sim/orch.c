@@ -479,13 +479,14 @@ void orch_list(struct world *w, const uint32_t *machines, uint32_t n)
     want(w, &m);
 }
 
-void orch_admin(struct world *w, enum admin_verb verb, uint32_t machine)
+int orch_admin(struct world *w, enum admin_verb verb, uint32_t machine)
 {
     struct msg_admin m = {.verb = (uint8_t)verb, .job = "job"};
     struct event e = {.kind = EVENT_ADMIN, .u.admin = &m};
 
     strcpy(m.node, w->machines[machine].name);
-    if (w->orch.alive && w->orch.stopped_until_us <= w->now_us) {
-        step_cluster(w, &e);
+    if (!w->orch.alive || w->orch.stopped_until_us > w->now_us) {
+        return MU_EAGAIN;
     }
+    return step_cluster(w, &e);
 }

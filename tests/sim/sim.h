@@ -266,7 +266,7 @@ void orch_crash(struct world *w);
 void orch_event(struct world *w, struct sim_event *e);
 void orch_want(struct world *w, uint32_t size, bool paused);
 void orch_list(struct world *w, const uint32_t *machines, uint32_t n);
-void orch_admin(struct world *w, enum admin_verb verb, uint32_t machine);
+int orch_admin(struct world *w, enum admin_verb verb, uint32_t machine); /* as cluster_step() */
 uint64_t orch_now_ms(const struct world *w);
 
 /* node.c */
