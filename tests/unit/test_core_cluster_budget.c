@@ -1,0 +1,253 @@
+/* Restart budgets: what is charged, and that it can't be forgotten. */
+#include "unit/cluster_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One life that ends by itself with this code, and the next one begins. */
+static void fails(const char *name, uint32_t code)
+{
+    exits(name, 0, code);
+    next_life(name, 0);
+}
+
+static uint32_t charged(void)
+{
+    return said_like("record spent");
+}
+
+static void exits_1_to_127_are_charged_and_no_others(void **state)
+{
+    static const uint32_t FREE[] = {0, 128, 137, 143, 255};
+
+    f.max_restarts = 100;
+    form("a b");
+    for (size_t i = 0; i < ARRAY_LEN(FREE); i++) {
+        fails("b", FREE[i]);
+        assert_int_equal(charged(), 0);
+    }
+    fails("b", 1);
+    fails("b", 127);
+    assert_int_equal(charged(), 2);
+    assert_int_equal(said("record spent b#6 1"), 1);
+    assert_int_equal(said("record spent b#7 2"), 1);
+}
+
+static void a_life_is_charged_once_however_often_its_end_is_reported(void **state)
+{
+    form("a b");
+    exits("b", 0, 1);
+    resend("b");
+    closed("b");
+    hello("b");
+    resend("b");
+    assert_int_equal(charged(), 1);
+    restart();
+    hello("b");
+    resend("b");
+    assert_int_equal(charged(), 1);
+}
+
+static void membership_changes_spend_nothing(void **state)
+{
+    form("a b c");
+    want(1);
+    settle();
+    want(3);
+    settle();
+    exits("a", 0, 137);
+    settle();
+    silence("b");
+    pass(LEASE_MS);
+    settle();
+    assert_true(job().generation > 4);
+    assert_int_equal(charged(), 0);
+}
+
+static void slots_have_their_own_budgets(void **state)
+{
+    f.slots = 2;
+    f.max_restarts = 1;
+    form("a b");
+    exits("b", 0, 1);
+    exits("b", 1, 1);
+    assert_int_equal(said("record spent b 1"), 1);
+    assert_int_equal(said("record spent b.1 1"), 1);
+    assert_int_equal(at("b")->refused, 0);
+}
+
+static void a_node_that_has_spent_its_budget_is_refused(void **state)
+{
+    f.max_restarts = 2;
+    form("a b");
+    fails("b", 1);
+    fails("b", 1);
+    assert_int_equal(at("b")->refused, 0);
+    exits("b", 0, 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+    assert_non_null(strstr(at("b")->refusal, "2 restarts"));
+    closed("b");
+    rejoin("b");
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+    assert_non_null(strstr(at("b")->refusal, "'b'"));
+    assert_int_equal(said_like("record node b"), 1);
+}
+
+static void with_no_restarts_the_first_failure_is_the_last(void **state)
+{
+    f.max_restarts = 0;
+    form("a b");
+    exits("b", 0, 3);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_quick_rejoin_resets_nothing(void **state)
+{
+    f.max_restarts = 2;
+    form("a b");
+    exits("b", 0, 1);
+    closed("b");
+    rejoin("b");
+    assert_int_equal(at("b")->refused, 0);
+    exits("b", 0, 1);
+    assert_int_equal(said("record spent b 2"), 1);
+    closed("b");
+    rejoin("b");
+    exits("b", 0, 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void leaving_for_good_resets_nothing(void **state)
+{
+    f.max_restarts = 1;
+    form("a b");
+    exits("b", 0, 1);
+    settle();
+    bye("b");
+    pass(60000);
+    assert_int_equal(job().nodes_n, 1);
+    expect_replays();
+    rejoin("b");
+    exits("b", 0, 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_restart_of_the_orchestrator_resets_nothing(void **state)
+{
+    f.max_restarts = 1;
+    form("a b");
+    exits("b", 0, 1);
+    restart();
+    rejoin("b");
+    hello("a");
+    settle();
+    restart_from_snapshot();
+    rejoin("b");
+    exits("b", 0, 1);
+    assert_int_equal(said("record spent b 2"), 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+    restart();
+    rejoin("b");
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_budget_is_per_name_not_per_number(void **state)
+{
+    f.max_restarts = 1;
+    form("a b");
+    exits("b", 0, 1);
+    closed("b");
+    hello("c");
+    exits("c", 0, 1);
+    assert_int_equal(said("record spent c 1"), 1);
+    assert_int_equal(at("c")->refused, 0);
+}
+
+static void a_new_run_has_a_new_budget(void **state)
+{
+    shape(1, 1);
+    f.max_restarts = 0;
+    form("a");
+    exits("a", 0, 1);
+    assert_int_equal(at("a")->refused, MU_ELIMIT);
+    admin(ADMIN_SHUTDOWN, "");
+    bye("a");
+    rejoin("a");
+    assert_int_equal(at("a")->refused, 0);
+    assert_int_equal(job().run, 2);
+    expect_replays();
+}
+
+static void charges_of_one_life_after_another_add_up_on_a_slow_disk(void **state)
+{
+    known_fault("a charge counts from what is durable, not from what is on its way");
+    form("a b");
+    hold();
+    fails("b", 1);
+    fails("b", 1);
+    fails("b", 1);
+    sync_all();
+    exits("b", 0, 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_rejoin_before_the_charge_is_durable_resets_nothing(void **state)
+{
+    known_fault("a charge is put on the node that is joining, then overwritten");
+    f.max_restarts = 1;
+    form("a b");
+    hold();
+    exits("b", 0, 1);
+    closed("b");
+    rejoin("b");
+    sync_all();
+    exits("b", 0, 1);
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_refusal_that_was_not_heard_is_said_again(void **state)
+{
+    known_fault("an agent that says hello again is not judged by its budget");
+    f.max_restarts = 0;
+    form("a b");
+    exits("b", 0, 1);
+    restart(); /* the refusal was on its way */
+    hello("b");
+    assert_int_equal(at("b")->refused, MU_ELIMIT);
+}
+
+static void a_charge_that_could_not_be_written_is_made_again(void **state)
+{
+    known_fault("a charge whose write failed is dropped");
+    form("a b");
+    hold();
+    exits("b", 0, 1);
+    fail_all();
+    sync_all();
+    pass(1000);
+    resend("b");
+    assert_int_equal(said("record spent b 1"), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(exits_1_to_127_are_charged_and_no_others),
+        CASE(a_life_is_charged_once_however_often_its_end_is_reported),
+        CASE(membership_changes_spend_nothing),
+        CASE(slots_have_their_own_budgets),
+        CASE(a_node_that_has_spent_its_budget_is_refused),
+        CASE(with_no_restarts_the_first_failure_is_the_last),
+        CASE(a_quick_rejoin_resets_nothing),
+        CASE(leaving_for_good_resets_nothing),
+        CASE(a_restart_of_the_orchestrator_resets_nothing),
+        CASE(a_budget_is_per_name_not_per_number),
+        CASE(a_new_run_has_a_new_budget),
+        CASE(charges_of_one_life_after_another_add_up_on_a_slow_disk),
+        CASE(a_rejoin_before_the_charge_is_durable_resets_nothing),
+        CASE(a_refusal_that_was_not_heard_is_said_again),
+        CASE(a_charge_that_could_not_be_written_is_made_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* Workers that can't reach each other although both reach the orchestrator. */
+#include "unit/cluster_fixture.h"
+
+#include <stdio.h>
+
+static void suspicions_gather_for_suspect_ms(void **state)
+{
+    form("a b c");
+    suspect("a", "b");
+    pass(f.config.suspect_ms - 1);
+    expect_active("fresh", "a b c");
+    assert_int_equal(cluster_deadline(f.c), f.now_ms + 1);
+    pass(1);
+    expect_generation("failure", "a c"); /* ties go to the newest */
+    enter("a c");
+    pass(f.config.suspect_ms * 4);
+    expect_active("failure", "a c");
+    assert_int_equal(job().generation, 2);
+}
+
+static void the_newest_of_a_pair_goes_whoever_complained(void **state)
+{
+    form("a b c");
+    suspect("c", "b");
+    suspect("b", "c");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a b");
+}
+
+static void the_one_that_explains_all_broken_pairs_goes_alone(void **state)
+{
+    form("a b c d");
+    suspect("d", "b");
+    pass(f.config.suspect_ms / 2);
+    suspect("a", "b");
+    suspect("b", "c");
+    pass(f.config.suspect_ms / 2);
+    expect_generation("failure", "a b c"); /* Only d–b is ripe; it goes to the newest … */
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a c d"); /* … until b alone explains all of it. */
+    assert_int_equal(job().generation, 3);
+}
+
+static void broken_pairs_that_ripen_together_have_the_smallest_cover(void **state)
+{
+    form("a b c d e");
+    suspect("a", "b");
+    suspect("b", "c");
+    suspect("d", "b");
+    suspect("e", "b");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a c d e");
+}
+
+static void separate_pairs_lose_their_newest_in_one_generation(void **state)
+{
+    form("a b c d e");
+    suspect("c", "a");
+    suspect("d", "b");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a b e");
+}
+
+static void of_two_smallest_covers_the_newer_workers_go(void **state)
+{
+    form("a b c d");
+    suspect("a", "b"); /* a ring: {a, c} and {b, d} both cover it */
+    suspect("b", "c");
+    suspect("c", "d");
+    suspect("d", "a");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a c");
+}
+
+static void many_broken_pairs_are_covered_too(void **state)
+{
+    form("a b c d e f g h i j k l m n");
+    suspect("a", "h");
+    suspect("b", "i");
+    suspect("c", "j");
+    suspect("d", "k");
+    suspect("e", "l");
+    suspect("f", "m");
+    suspect("g", "n");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a b c d e f g");
+}
+
+static void newcomers_go_before_members_of_the_active_generation(void **state)
+{
+    form("b c");
+    closed("b");
+    rejoin("b"); /* Now b is the newest … */
+    settle();
+    expect_active("failure", "c");
+    join("d b");
+    expect_generation("boundary", "c d+");
+    suspect("c", "d");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "c");
+}
+
+static void a_pair_with_a_dead_end_explains_nothing(void **state)
+{
+    form("a b c");
+    suspect("b", "a");
+    suspect("b", "c");
+    exits("b", 0, 137);
+    expect_generation("failure", "a c");
+    settle();
+    forget();
+    pass(f.config.suspect_ms * 4);
+    expect_active("failure", "a c");
+    assert_int_equal(said_like("record"), 0);
+}
+
+static void suspicions_of_an_older_generation_are_about_the_past(void **state)
+{
+    form("a b c d");
+    exits("d", 0, 137);
+    settle();
+    at("a")->held = 1;
+    suspect("a", "b");
+    pass(f.config.suspect_ms * 2);
+    expect_active("failure", "a b c");
+}
+
+static void a_pair_that_nobody_complained_of_for_a_lease_has_healed(void **state)
+{
+    form("a b c d");
+    hold();
+    exits("d", 0, 137); /* A record is on its way to a slow disk. */
+    suspect("a", "b");
+    pass(LEASE_MS);
+    sync_all();
+    settle();
+    expect_active("failure", "a b c");
+}
+
+static void nobody_can_complain_in_the_name_of_another(void **state)
+{
+    struct msg_suspect m = {.generation = 1};
+
+    form("a b c");
+    m.by = wid_make(at("b")->node, 0, 1);
+    m.peer = wid_make(at("c")->node, 0, 1);
+    fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    assert_int_equal(f.rc, MU_EPROTO);
+    pass(f.config.suspect_ms * 2);
+    expect_active("fresh", "a b c");
+}
+
+static void strangers_and_oneself_cannot_be_suspected(void **state)
+{
+    struct msg_suspect m = {.generation = 1};
+
+    form("a b");
+    join("c");
+    m.by = m.peer = wid_make(at("a")->node, 0, 1);
+    fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    m.peer = wid_make(99, 0, 1);
+    fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    m.peer = wid_make(at("b")->node, 77, 1);
+    fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    m.peer = wid_make(at("b")->node, 0, 2);
+    fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    pass(f.config.suspect_ms * 2);
+    settle();
+    expect_active("boundary", "a b c+");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(suspicions_gather_for_suspect_ms),
+        CASE(the_newest_of_a_pair_goes_whoever_complained),
+        CASE(the_one_that_explains_all_broken_pairs_goes_alone),
+        CASE(broken_pairs_that_ripen_together_have_the_smallest_cover),
+        CASE(separate_pairs_lose_their_newest_in_one_generation),
+        CASE(of_two_smallest_covers_the_newer_workers_go),
+        CASE(many_broken_pairs_are_covered_too),
+        CASE(newcomers_go_before_members_of_the_active_generation),
+        CASE(a_pair_with_a_dead_end_explains_nothing),
+        CASE(suspicions_of_an_older_generation_are_about_the_past),
+        CASE(a_pair_that_nobody_complained_of_for_a_lease_has_healed),
+        CASE(nobody_can_complain_in_the_name_of_another),
+        CASE(strangers_and_oneself_cannot_be_suspected),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
