@@ -164,6 +164,7 @@ static void look_after(struct agent *a, struct agent_effects *fx)
         bool acked = s->state == SLOT_EMPTY || a->reports_acked >= s->reported;
         bool ended = s->state == SLOT_EMPTY || s->state == SLOT_EXITED;
 
+        s->leave |= a->draining && ended; /* A node that leaves starts nothing. */
         if (ended && !s->leave && !a->over && a->welcomed && acked) {
             new_life(a, i, AGENT_START, fx);
         }
@@ -237,14 +238,15 @@ static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effect
         s->unleased &= s->lost || a->reports_acked < s->reported;
     }
     if (m->seq == 0 || m->seq > a->renew_seq || a->renew_seq - m->seq >= AGENT_RENEWALS ||
-        a->sent_ms[m->seq % AGENT_RENEWALS] <= a->lease_ms || m->generation > a->held.number) {
+        a->sent_ms[m->seq % AGENT_RENEWALS] <= a->lease_ms ||
+        !RULE(LEASE_NEEDS_GENERATION, m->generation <= a->held.number)) {
         return;
     }
     a->lease_ms = a->sent_ms[m->seq % AGENT_RENEWALS];
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
         struct msg_lease lease = {.sent_ms = a->lease_ms};
 
-        if (a->slots[i].state == SLOT_RUNNING) {
+        if (a->slots[i].state == SLOT_RUNNING && RULE(LOST_HAS_NO_LEASE, !a->slots[i].unleased)) {
             fx->emit(
                 fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = i, .u.lease = &lease});
         }

@@ -151,7 +151,7 @@ static void take_time(struct cluster *c, uint64_t now_ms)
     mu_assert(c->started && now_ms >= c->now_ms);
     if (!RULE(GRACE_AFTER_JUMP, now_ms - c->now_ms <= c->config.lease_ms / 4)) {
         c->grace_ms = now_ms + c->config.lease_ms;
-        c->start_ms = now_ms;
+        c->start_ms = MUTATED(JUMP_RESTARTS_WAIT) ? c->start_ms : now_ms;
     }
     c->now_ms = now_ms;
 }

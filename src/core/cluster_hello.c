@@ -1,6 +1,7 @@
 /* Nodes come and go: hello, renewal, bye. A newcomer counts once its record is durable;
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
+#include "core/mutation.h"
 
 #include <string.h>
 
@@ -170,6 +171,16 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     return register_node(c, j, e, fx);
 }
 
+/* A generation that is on its way to the journal counts already: whoever it leaves out must not get
+ * a new lease that outlives its publication. */
+static uint64_t newest_coming(const struct job *j)
+{
+    if (j->pending && !MUTATED(LEASE_STOPS_AT_PROPOSAL)) {
+        return j->next_number;
+    }
+    return j->members_n > 0 ? j->number : 0;
+}
+
 int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_renew *m = e->u.renew;
@@ -190,7 +201,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
         node_refresh(c, n);
     }
     ack.flags = n->draining ? NODE_DRAINING : 0;
-    ack.generation = c->jobs[n->job].members_n > 0 ? c->jobs[n->job].number : 0;
+    ack.generation = newest_coming(&c->jobs[n->job]);
     fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
     say_level(c, n, fx);
     return MU_OK;

@@ -158,7 +158,7 @@ void node_heard(struct cluster *c, struct node *n)
         n->lapsed = false;
         node_refresh(c, n);
     }
-    if (n->tally.survivors_n > 0) {
+    if (n->tally.survivors_n > 0 || (MUTATED(LOST_AGENT_IS_HEARD) && n->senior)) {
         j->word_ms = c->now_ms;
     }
     node_watch(c, n);

@@ -278,6 +278,9 @@ static void resend(struct step *s, struct step_effects *fx)
     if (s->phase == STEP_OUT) {
         return;
     }
+    if (MUTATED(LEAVER_REPEATS) && s->phase == STEP_PARKED) {
+        return;
+    }
     if (s->has_said || (s->said.step == s->committed && s->moved)) {
         fx->emit(fx, &(struct step_effect){
                          .kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_US (2000 * US_PER_MS) /* after healing: whom a broken pair costs has been decided \
-                                       */
+#define SETTLED_US                                                                 \
+    (2000 * US_PER_MS) /* after healing: whom a broken pair costs has been decided \
+                        */
 #define FLAPS_N 3
 
 static struct era *era_of(struct world *w, uint64_t number)

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define SLICE_MIN_US 1000
+#define SLICE_MAX_US 12000
+
 enum fate {
     FATE_KILL_WORKER,
     FATE_FAIL_WORKER,
@@ -51,9 +54,13 @@ static void draw_fortune(struct world *w)
                           .delay_max_us = world_chance(w, 300000) ? 30000 : 1500,
                           .sync_min_us = 200,
                           .sync_max_us = 4000,
-                          .slice_min_us = 1000,
-                          .slice_max_us = 12000,
+                          .slice_min_us = SLICE_MIN_US,
+                          .slice_max_us = SLICE_MAX_US,
                           .calm = world_chance(w, 125000)};
+    if (w->config.long_faults) {
+        f->slice_min_us *= 6;
+        f->slice_max_us *= 6;
+    }
     if (!f->calm && world_chance(w, 500000)) {
         f->drop_ppm = (uint32_t)world_between(w, 0, 60000);
         f->duplicate_ppm = (uint32_t)world_between(w, 0, 60000);
@@ -74,6 +81,11 @@ static void draw_config(struct world *w)
                          .slots = world_chance(w, 300000) ? 2 : 1,
                          .steps_n = world_between(w, 40, 100),
                          .fate_end_us = world_between(w, 2000, 6000) * US_PER_MS};
+    k->long_faults = world_chance(w, 200000);
+    if (k->long_faults) {
+        k->fate_end_us *= 3;
+        k->steps_n = STEPS_N;
+    }
     k->min = (uint32_t)world_between(w, 1, MAX(1, k->nodes_n / 2));
     k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
@@ -175,11 +187,17 @@ static void start_one(struct world *w, uint32_t from, bool fresh_machine)
     }
 }
 
+/* How long a fault lasts: in some seeds so long that everyone out of touch gives up. */
+static uint64_t span_of(const struct world *w, uint64_t b)
+{
+    return ((b >> 16) % 2500 + 50) * US_PER_MS * (w->config.long_faults ? 4 : 1);
+}
+
 static void rough(struct world *w, enum fate kind, uint64_t b)
 {
     uint32_t m = (uint32_t)(b % w->config.nodes_n);
     uint32_t worker = m * SLOTS_N + (uint32_t)(b >> 8) % w->config.slots;
-    uint64_t span_us = ((b >> 16) % 2500 + 50) * US_PER_MS;
+    uint64_t span_us = span_of(w, b);
 
     switch (kind) {
     case FATE_KILL_WORKER:
@@ -234,7 +252,7 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
 static void gentle(struct world *w, enum fate kind, uint64_t b)
 {
     uint32_t m = (uint32_t)(b % w->config.nodes_n);
-    uint64_t span_us = ((b >> 16) % 2500 + 50) * US_PER_MS;
+    uint64_t span_us = span_of(w, b);
 
     switch (kind) {
     case FATE_ORCH_CRASH:
@@ -313,6 +331,8 @@ void fate_heal(struct world *w)
     w->healed = true;
     trace(w, "fate", "has had its day: everything heals");
     w->orch.slow_until_us = 0;
+    w->fortune.slice_min_us = SLICE_MIN_US;
+    w->fortune.slice_max_us = SLICE_MAX_US;
     uncut(w);
     if (w->config.pair_stays_cut && !w->fortune.calm) {
         cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);

@@ -70,17 +70,13 @@ static void go(struct world *w)
     fate_heal(w);
     /* People want all of it to run, and say so until it is heard. */
     for (uint64_t t = 0; t < HEAL_BOUND_US && !w->failed && !check_done(w); t += WANT_EVERY_US) {
-        struct job_view v;
-
         orch_want(w, 0, false);
         world_run_until(w, w->now_us + WANT_EVERY_US);
         if (t % GRACE_US == 0) {
             end_grace(w);
         }
-        if (w->orch.alive && !w->failed && cluster_job(w->orch.cluster, "job", &v) == MU_OK) {
-            for (uint32_t m = 0; m < w->config.nodes_n && !v.ended; m++) {
-                machine_start(w, m); /* Drained ones come back as new. */
-            }
+        for (uint32_t m = 0; m < w->config.nodes_n && !w->failed && !w->check.ended; m++) {
+            machine_start(w, m); /* Drained ones come back as new. */
         }
     }
     if (!w->failed && !check_done(w)) {

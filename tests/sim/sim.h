@@ -30,8 +30,8 @@
 #define GENERATIONS_N 512
 #define PARTS_N 2
 #define SLICES_N 8
-#define EVENTS_N 8192
-#define FRAME_BYTES 4096
+#define EVENTS_N 32768
+#define FRAME_BYTES 2048
 #define US_PER_MS 1000u
 #define FOREVER_US (UINT64_C(1) << 43)
 
@@ -146,6 +146,7 @@ struct config {
     uint32_t checkpoint_every; /* 0: never */
     uint64_t fate_end_us;      /* then everything heals */
     bool pair_stays_cut;
+    bool long_faults;
 };
 
 /* ---- what must hold ---- */
