@@ -63,6 +63,7 @@ static void send_hello(struct agent *a, struct agent_effects *fx)
     a->hello_ms = a->now_ms + a->lease_len_ms; /* unless there is a welcome by then */
     m.store = a->store;
     m.node = a->node;
+    m.run = a->run;
     m.flags = a->draining ? NODE_DRAINING : 0;
     m.held = a->held.number;
     m.active = a->active;
@@ -182,7 +183,7 @@ static void look_after(struct agent *a, struct agent_effects *fx)
             fx->emit(fx, &(struct agent_effect){.kind = AGENT_BYE, .u.bye = &bye});
         }
         a->welcomed = false;
-        a->over = true;
+        a->over = a->done = true;
         fx->emit(fx, &(struct agent_effect){.kind = AGENT_DONE, .code = a->exit_code});
     }
 }
@@ -197,6 +198,7 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     a->hello_ms = 0;
     a->store = m->store;
     a->node = m->node;
+    a->run = m->run;
     a->lease_len_ms = m->lease_ms;
     if (renumbered) {
         a->held.number = a->active = 0;
@@ -425,12 +427,10 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
 
 void agent_event(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
 {
-    bool was_over = a->over && !a->welcomed;
-
     a->now_ms = MAX(a->now_ms, e->now_ms);
     dispatch(a, e, fx);
     on_tick(a, fx);
-    if (!was_over) {
+    if (!a->done) {
         look_after(a, fx);
     }
 }

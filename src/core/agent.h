@@ -37,9 +37,12 @@ struct slot {
 struct agent {
     struct agent_config config;
     uint64_t now_ms;
-    bool connected, welcomed, draining, over;
+    bool connected, welcomed, draining;
+    bool over; /* the run has ended, or we were refused: nothing is started any more */
+    bool done;
     uint64_t store;
     uint32_t node;
+    uint32_t run;
     uint32_t lease_len_ms;
     uint32_t exists_n; /* refusals because of our name */
     uint64_t hello_ms; /* when to try again; 0: not waiting */

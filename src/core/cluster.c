@@ -32,7 +32,7 @@ static bool config_sane(const struct cluster_config *k)
            k->takeover_ms > (uint64_t)k->orphan_ms + k->lease_ms;
 }
 
-static void *take(struct cluster *c, size_t n, size_t size)
+static void *pool_init(struct cluster *c, size_t n, size_t size)
 {
     c->memory += n * size;
     return calloc(n, size);
@@ -54,17 +54,17 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     c->memory = sizeof(*c);
     for (c->buckets = 16; c->buckets < config->nodes_max * 2; c->buckets *= 2) {
     }
-    c->jobs = take(c, config->jobs_max, sizeof(*c->jobs));
-    c->nodes = take(c, config->nodes_max, sizeof(*c->nodes));
-    c->workers = take(c, config->workers_max, sizeof(*c->workers));
-    c->scratch = take(c, config->workers_max, sizeof(*c->scratch));
-    c->picked = take(c, config->nodes_max, sizeof(*c->picked));
-    c->ranking = take(c, config->nodes_max, sizeof(*c->ranking));
-    c->loads = take(c, c->buckets, sizeof(*c->loads));
-    c->by_name = take(c, c->buckets, sizeof(uint32_t));
-    c->by_number = take(c, c->buckets, sizeof(uint32_t));
-    c->by_conn = take(c, c->buckets, sizeof(uint32_t));
-    items = take(c, (size_t)config->nodes_max * 2, sizeof(*items));
+    c->jobs = pool_init(c, config->jobs_max, sizeof(*c->jobs));
+    c->nodes = pool_init(c, config->nodes_max, sizeof(*c->nodes));
+    c->workers = pool_init(c, config->workers_max, sizeof(*c->workers));
+    c->scratch = pool_init(c, config->workers_max, sizeof(*c->scratch));
+    c->picked = pool_init(c, config->nodes_max, sizeof(*c->picked));
+    c->ranking = pool_init(c, config->nodes_max, sizeof(*c->ranking));
+    c->loads = pool_init(c, c->buckets, sizeof(*c->loads));
+    c->by_name = pool_init(c, c->buckets, sizeof(uint32_t));
+    c->by_number = pool_init(c, c->buckets, sizeof(uint32_t));
+    c->by_conn = pool_init(c, c->buckets, sizeof(uint32_t));
+    items = pool_init(c, (size_t)config->nodes_max * 2, sizeof(*items));
     heap_init(&c->heap, items, config->nodes_max * 2);
     if (c->jobs == NULL || c->nodes == NULL || c->workers == NULL || c->scratch == NULL ||
         c->picked == NULL || c->ranking == NULL || c->loads == NULL || c->by_name == NULL ||
@@ -152,6 +152,7 @@ static void take_time(struct cluster *c, uint64_t now_ms)
     if (!RULE(GRACE_AFTER_JUMP, now_ms - c->now_ms <= c->config.lease_ms / 4)) {
         c->grace_ms = now_ms + c->config.lease_ms;
         c->start_ms = MUTATED(JUMP_RESTARTS_WAIT) ? c->start_ms : now_ms;
+        c->jump_ms = now_ms;
     }
     c->now_ms = now_ms;
 }

@@ -389,6 +389,9 @@ static int apply_drain(struct cluster *c, const struct rec_drain *r, struct effe
     say_note(fx,
              &(struct note){.kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
     node_refresh(c, n);
+    if (fx != NULL) {
+        say_ack(c, n, &(struct msg_ack){0}, fx); /* so that its agent knows at once */
+    }
     job_touch(c, &c->jobs[n->job]);
     return MU_OK;
 }

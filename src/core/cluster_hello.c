@@ -1,7 +1,6 @@
 /* Nodes come and go: hello, renewal, bye. A newcomer counts once its record is durable;
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
-#include "core/mutation.h"
 
 #include <string.h>
 
@@ -41,6 +40,10 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
         }
         j->run = 0;
     }
+    if (h->run != 0 && h->store == c->config.store && (h->run < j->run || j->ended)) {
+        say_ended(j, e->conn, fx); /* It belongs to a run that is over, and starts no other. */
+        return NULL;
+    }
     if (j->run == 0 || (j->ended && j->nodes_n == 0)) {
         if (!j->creating) {
             j->creating = true;
@@ -49,9 +52,7 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
             record_job(h, j->run + 1, fx);
         }
     } else if (j->ended) {
-        struct msg_ended ended = {.run = j->run, .step = j->finished_step};
-
-        fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = e->conn, .u.ended = &ended});
+        say_ended(j, e->conn, fx);
         return NULL;
     }
     if (h->min != j->min || h->max != j->max) {
@@ -162,6 +163,10 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
                     h->name);
         return MU_EEXIST;
     }
+    if (j->finished && !j->creating) {
+        say_ended(j, e->conn, fx);
+        return MU_EDONE;
+    }
     if (n != NULL && budget_spent(c, j, n)) {
         say_refused(fx, e->conn, MU_ELIMIT,
                     "node '%s' has used up its %u restarts in this run (--max-restarts)", h->name,
@@ -169,16 +174,6 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
         return MU_ELIMIT;
     }
     return register_node(c, j, e, fx);
-}
-
-/* A generation that is on its way to the journal counts already: whoever it leaves out must not get
- * a new lease that outlives its publication. */
-static uint64_t newest_coming(const struct job *j)
-{
-    if (j->pending && !MUTATED(LEASE_STOPS_AT_PROPOSAL)) {
-        return j->next_number;
-    }
-    return j->members_n > 0 ? j->number : 0;
 }
 
 int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
@@ -200,9 +195,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
                          .kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
         node_refresh(c, n);
     }
-    ack.flags = n->draining ? NODE_DRAINING : 0;
-    ack.generation = newest_coming(&c->jobs[n->job]);
-    fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
+    say_ack(c, n, &ack, fx);
     say_level(c, n, fx);
     return MU_OK;
 }

@@ -144,7 +144,8 @@ static void watch_close(struct cluster *c, struct node *n)
 {
     if (!n->timed_close) {
         n->timed_close = true;
-        heap_push(&c->heap, n->closed_ms + c->config.reconnect_ms, node_index(c, n) * 2 + 1);
+        heap_push(&c->heap, MAX(n->closed_ms, c->jump_ms) + c->config.reconnect_ms,
+                  node_index(c, n) * 2 + 1);
     }
 }
 
@@ -198,7 +199,7 @@ static void node_lapse(struct cluster *c, struct node *n, const char *why, struc
 static void node_due(struct cluster *c, struct node *n, struct effects *fx)
 {
     uint64_t close_ms =
-        n->closed_ms == NEVER ? NEVER : MAX(n->closed_ms + c->config.reconnect_ms, c->grace_ms);
+        n->closed_ms == NEVER ? NEVER : MAX(n->closed_ms, c->jump_ms) + c->config.reconnect_ms;
     uint64_t lease_ms = MAX(n->lease_end_ms, c->grace_ms);
 
     if (n->state != NODE_UP) {
@@ -235,8 +236,7 @@ void live_tick(struct cluster *c, struct effects *fx)
         }
         node_due(c, n, fx);
         if (close && n->state == NODE_UP && !n->lapsed && n->closed_ms != NEVER) {
-            n->closed_ms = MAX(n->closed_ms, c->now_ms); /* in the grace: look again later */
-            watch_close(c, n);
+            watch_close(c, n); /* The clock jumped meanwhile: look again. */
         }
     }
 }

@@ -124,7 +124,7 @@ int on_reports(struct cluster *c, const struct event *e, struct effects *fx)
     }
     node_heard(c, n);
     take_reports(c, n, m->seq, m->reports, m->reports_n, fx);
-    fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = e->conn, .u.ack = &ack});
+    say_ack(c, n, &ack, fx);
     say_level(c, n, fx);
     return MU_OK;
 }

@@ -1,6 +1,7 @@
 /* Effects, and the levels that every node is brought up to: the published generation, the
  * active one, the end of the run. */
 #include "core/cluster_state.h"
+#include "core/mutation.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,6 +42,26 @@ void say_welcome(struct cluster *c, struct node *n, struct effects *fx)
 
     if (n->conn != 0) {
         fx->emit(fx, &(struct effect){.kind = EFFECT_WELCOME, .conn = n->conn, .u.welcome = &m});
+    }
+}
+
+/* A generation that is on its way to the journal counts already: whoever it leaves out must not get
+ * a new lease that outlives its publication. */
+static uint64_t newest_coming(const struct job *j)
+{
+    if (j->pending && !MUTATED(LEASE_STOPS_AT_PROPOSAL)) {
+        return j->next_number;
+    }
+    return j->members_n > 0 ? j->number : 0;
+}
+
+/* An acknowledgement also says how things stand with the node. */
+void say_ack(struct cluster *c, const struct node *n, struct msg_ack *ack, struct effects *fx)
+{
+    ack->flags = n->draining ? NODE_DRAINING : 0;
+    ack->generation = newest_coming(&c->jobs[n->job]);
+    if (n->conn != 0) {
+        fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = n->conn, .u.ack = ack});
     }
 }
 
@@ -112,12 +133,12 @@ static void send_active(struct node *n, uint64_t generation, struct effects *fx)
     }
 }
 
-static void send_ended(const struct job *j, struct node *n, struct effects *fx)
+void say_ended(const struct job *j, uint32_t conn, struct effects *fx)
 {
     struct msg_ended m = {.run = j->run, .step = j->finished_step};
 
-    if (n->conn != 0) {
-        fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = n->conn, .u.ended = &m});
+    if (conn != 0) {
+        fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = conn, .u.ended = &m});
     }
 }
 
@@ -126,7 +147,7 @@ void say_level(struct cluster *c, struct node *n, struct effects *fx)
     struct job *j = &c->jobs[n->job];
 
     if (j->ended) {
-        send_ended(j, n, fx);
+        say_ended(j, n->conn, fx);
         return;
     }
     if (n->held < j->number && j->members_n > 0) {
@@ -168,6 +189,6 @@ void publish_ended(struct cluster *c, struct job *j, struct effects *fx)
 {
     EACH_NODE(c, j, n)
     {
-        send_ended(j, n, fx);
+        say_ended(j, n->conn, fx);
     }
 }

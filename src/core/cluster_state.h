@@ -124,8 +124,9 @@ struct job {
 
 /* Two workers that can't talk to each other, by the word of one of them. */
 struct edge {
-    uint32_t job; /* NONE: free */
-    wid a, b;     /* a < b */
+    uint32_t job;    /* NONE: free */
+    wid a, b;        /* a < b */
+    bool by_a, by_b; /* who says so */
     uint64_t ripe_ms, last_ms;
 };
 
@@ -138,7 +139,7 @@ struct load {
 
 struct cluster {
     struct cluster_config config;
-    uint64_t now_ms, start_ms, grace_ms;
+    uint64_t now_ms, start_ms, grace_ms, jump_ms;
     bool started;
     uint32_t next_node;
     uint64_t jobs_due_ms;
@@ -245,6 +246,8 @@ void say_record(struct effects *fx, const struct record *r);
 void say_refused(struct effects *fx, uint32_t conn, int status, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void say_welcome(struct cluster *c, struct node *n, struct effects *fx);
+void say_ack(struct cluster *c, const struct node *n, struct msg_ack *ack, struct effects *fx);
+void say_ended(const struct job *j, uint32_t conn, struct effects *fx);
 void say_note(struct effects *fx, const struct note *note);
 void say_level(struct cluster *c, struct node *n, struct effects *fx);
 void publish_generation(struct cluster *c, struct job *j, struct effects *fx);

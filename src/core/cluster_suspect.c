@@ -1,6 +1,7 @@
 /* Workers that can't reach each other although both reach us. Suspicions gather until
- * they are ripe; then the smallest set of workers that covers every broken pair is
- * dropped, ties to the newest. An edge whose end has died or left explains nothing any more. */
+ * they are ripe; then those go that hold nothing or say nothing themselves, and of the rest the
+ * smallest set of workers that covers every broken pair, ties to the newest. An edge whose end has
+ * died or left explains nothing any more. */
 #include "core/cluster_state.h"
 
 #define EXACT_MAX 12 /* vertices up to which every subset is tried */
@@ -74,6 +75,8 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
     edge = edge_get(c, n->job, MIN(m->by, m->peer), MAX(m->by, m->peer));
     if (edge != NULL) { /* With the table full, what is in it comes first. */
         edge->last_ms = c->now_ms;
+        edge->by_a |= m->by == edge->a;
+        edge->by_b |= m->by == edge->b;
         j->suspected = true;
         job_due(c, j, MAX(edge->ripe_ms, c->now_ms));
     }
@@ -196,6 +199,34 @@ static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pair
     }
 }
 
+/* Suspected by others, it suspects nobody: more likely it has stopped than they all have. */
+static bool is_silent(const struct cluster *c, const struct job *j, wid w)
+{
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        const struct edge *e = &c->edges[i];
+
+        if (e->job == job_index(c, j) && !edge_expired(c, e) &&
+            ((e->a == w && e->by_a) || (e->b == w && e->by_b))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Keeps the pairs of which nobody has been dropped yet. */
+static uint32_t uncovered(const struct cluster *c, wid (*pairs)[2], uint32_t pairs_n)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < pairs_n; i++) {
+        if (!suspect_drops(c, pairs[i][0]) && !suspect_drops(c, pairs[i][1])) {
+            pairs[n][0] = pairs[i][0];
+            pairs[n++][1] = pairs[i][1];
+        }
+    }
+    return n;
+}
+
 void suspect_cover(struct cluster *c, struct job *j)
 {
     wid pairs[EDGES_MAX][2], v[EDGES_MAX * 2];
@@ -218,13 +249,15 @@ void suspect_cover(struct cluster *c, struct job *j)
         if (e->ripe_ms > c->now_ms) {
             continue;
         }
+        pairs[pairs_n][0] = e->a;
+        pairs[pairs_n++][1] = e->b;
         if ((a->active_inc == 0) != (b->active_inc == 0)) { /* Newcomers hold nothing. */
             drop(c, a->active_inc == 0 ? e->a : e->b);
-        } else {
-            pairs[pairs_n][0] = e->a;
-            pairs[pairs_n++][1] = e->b;
+        } else if (e->by_a != e->by_b && is_silent(c, j, e->by_a ? e->b : e->a)) {
+            drop(c, e->by_a ? e->b : e->a);
         }
     }
+    pairs_n = uncovered(c, pairs, pairs_n);
     if (pairs_n == 0) {
         return;
     }

@@ -60,7 +60,8 @@ int on_want(struct cluster *c, const struct event *e, struct effects *fx)
     if (j == NULL || j->run == 0) {
         return MU_ENOENT;
     }
-    if (r.u.want.size > j->max || (r.u.want.listed != 0 && r.u.want.nodes_n == 0)) {
+    if (r.u.want.size > j->max || (r.u.want.size != 0 && r.u.want.size < j->min) ||
+        (r.u.want.listed != 0 && r.u.want.nodes_n == 0)) {
         return MU_EINVAL;
     }
     say_record(fx, &r);

@@ -82,6 +82,7 @@ struct msg_hello {
     char name[NAME_MAX_LEN];
     uint64_t incarnation; /* random, one per agent process */
     uint32_t node;        /* the number given before; 0 if none */
+    uint32_t run;         /* … and the run it was given in */
     uint64_t host;        /* nodes of one host have the same */
     uint32_t min;
     uint32_t max;
