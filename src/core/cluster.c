@@ -188,16 +188,29 @@ static struct job *job_of(struct cluster *c, const char *name)
 
 static void node_unmade(struct cluster *c, const struct rec_node *r, struct effects *fx)
 {
-    struct job *j = job_find(c, r->job);
-    struct node *n = j == NULL ? NULL : node_by_name(c, job_index(c, j), r->name);
+    struct node *n = node_joining(c, r->job, r->name, r->incarnation);
 
-    if (n != NULL && n->state == NODE_JOINING && n->incarnation == r->incarnation) {
+    if (n != NULL) {
         if (n->conn != 0) {
             say_refused(fx, n->conn, MU_EAGAIN,
                         "node '%s' could not be written to the journal; it will be tried again",
                         n->name);
         }
         node_free(c, n);
+    }
+}
+
+/* The next report of that exit will charge it again. */
+static void uncharge(struct cluster *c, const struct rec_spent *r)
+{
+    struct job *j = job_of(c, r->job);
+    struct node *n = node_by_name_durable(c, job_index(c, j), r->name);
+
+    if (n != NULL && r->slot < n->slots) {
+        struct worker *w = node_worker(c, n, r->slot);
+
+        w->charged = w->spent;
+        w->spent_inc = 0;
     }
 }
 
@@ -220,6 +233,7 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         n = node_by_number(c, r->u.gone.node);
         mu_assert(n != NULL);
         n->going = false;
+        node_refresh(c, n);
         n->lease_end_ms = c->now_ms + c->config.retry_ms;
         node_watch(c, n);
         break;
@@ -239,8 +253,10 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         j = job_of(c, r->u.checkpoint.job);
         j->saving = false;
         break;
-    case RECORD_SPENT: /* The charge is lost with the write. */
-    case RECORD_WANT:  /* The asker is told by the driver. */
+    case RECORD_SPENT:
+        uncharge(c, &r->u.spent);
+        break;
+    case RECORD_WANT: /* The asker is told by the driver. */
     case RECORD_DRAIN:
     case RECORD_N:
         break;

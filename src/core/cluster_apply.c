@@ -24,7 +24,7 @@ static void forget_tombs(struct cluster *c, uint32_t job)
 static void bury(struct cluster *c, struct node *n)
 {
     struct job *j = &c->jobs[n->job];
-    bool named = node_by_name(c, n->job, n->name) == n;
+    bool named = node_by_name_durable(c, n->job, n->name) == n;
     uint32_t spent = 0;
 
     node_refresh(c, n); /* nothing of it stays in the job's counts */
@@ -32,7 +32,7 @@ static void bury(struct cluster *c, struct node *n)
     for (uint32_t s = 0; s < n->slots; s++) {
         spent += node_worker(c, n, s)->spent;
     }
-    if (spent == 0 || !named || j->ended) {
+    if (spent == 0 || !named) {
         node_free(c, n);
     }
 }
@@ -117,6 +117,7 @@ static void replace_node(struct cluster *c, struct node *old, struct node *n, st
 {
     for (uint32_t s = 0; s < MIN(old->slots, n->slots); s++) {
         node_worker(c, n, s)->spent = node_worker(c, old, s)->spent;
+        node_worker(c, n, s)->charged = node_worker(c, old, s)->charged;
     }
     node_forget_name(c, old);
     if (old->state == NODE_GONE && !old->senior) {
@@ -140,8 +141,8 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
         return MU_ECORRUPT;
     }
     old = node_by_name_durable(c, job_index(c, j), r->name);
-    n = node_by_name(c, job_index(c, j), r->name);
-    if (n == NULL || n->state != NODE_JOINING || n->incarnation != r->incarnation) {
+    n = node_joining(c, r->job, r->name, r->incarnation);
+    if (n == NULL) {
         n = node_make(c, job_index(c, j), r->name, r->slots);
     }
     if (n == NULL) {
@@ -212,6 +213,22 @@ static void enlist(struct cluster *c, struct job *j, const struct member *m, boo
     }
 }
 
+/* A node that is there and was not named before, or the next slot of the one that was. */
+static bool member_sane(struct cluster *c, uint32_t job, uint64_t generation, wid before, wid id)
+{
+    struct node *n = node_by_number(c, wid_node(id));
+
+    if (n == NULL || n->job != job || wid_slot(id) >= n->slots || wid_incarnation(id) == 0 ||
+        (n->state == NODE_GONE && !n->senior)) {
+        return false;
+    }
+    if (n->seen == generation) {
+        return wid_node(before) == wid_node(id) && wid_slot(before) < wid_slot(id);
+    }
+    n->seen = generation;
+    return true;
+}
+
 static int apply_generation(struct cluster *c, const struct generation *g, struct effects *fx)
 {
     struct job *j = job_find(c, g->job);
@@ -220,9 +237,9 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
         return MU_ECORRUPT;
     }
     for (uint32_t i = 0; i < g->members_n; i++) {
-        const struct node *n = node_by_number(c, wid_node(g->members[i].worker));
+        wid before = i > 0 ? g->members[i - 1].worker : 0;
 
-        if (n == NULL || n->job != job_index(c, j) || wid_slot(g->members[i].worker) >= n->slots) {
+        if (!member_sane(c, job_index(c, j), g->number, before, g->members[i].worker)) {
             return MU_ECORRUPT;
         }
     }
@@ -316,14 +333,15 @@ static int apply_finished(struct cluster *c, const struct rec_finished *r, struc
 static int apply_spent(struct cluster *c, const struct rec_spent *r, struct effects *fx)
 {
     struct job *j = job_find(c, r->job);
-    struct node *n = j == NULL ? NULL : node_by_name(c, job_index(c, j), r->name);
+    struct node *n = j == NULL ? NULL : node_by_name_durable(c, job_index(c, j), r->name);
     struct worker *w;
 
     if (n == NULL || r->slot >= n->slots) {
         return j == NULL ? MU_ECORRUPT : MU_OK; /* Replaced by a node with fewer slots. */
     }
     w = node_worker(c, n, r->slot);
-    w->spent = r->count;
+    w->spent = MAX(w->spent, r->count);
+    w->charged = MAX(w->charged, w->spent);
     if (n->number == wid_node(r->worker)) {
         w->spent_inc = wid_incarnation(r->worker);
     }

@@ -247,6 +247,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         return;
     }
     note_progress(c, j, fx);
+    j->takeover_asked &= j->tally.survivors_n == 0;
     if (j->pending || j->finishing) {
         return;
     }

@@ -29,6 +29,7 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
 {
     const struct msg_hello *h = e->u.hello;
     struct job *j = job_find(c, h->job);
+    uint32_t min, max;
 
     if (j == NULL) {
         j = job_make(c, h->job);
@@ -47,20 +48,22 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     if (j->run == 0 || (j->ended && j->nodes_n == 0)) {
         if (!j->creating) {
             j->creating = true;
-            j->min = h->min;
-            j->max = h->max;
+            j->next_min = h->min;
+            j->next_max = h->max;
             record_job(h, j->run + 1, fx);
         }
     } else if (j->ended) {
         say_ended(j, e->conn, fx);
         return NULL;
     }
-    if (h->min != j->min || h->max != j->max) {
+    min = j->creating ? j->next_min : j->min;
+    max = j->creating ? j->next_max : j->max;
+    if (h->min != min || h->max != max) {
         say_refused(
             fx, e->conn, MU_EINVAL,
             "job '%s' runs with --nnodes %u:%u, node '%s' asks for %u:%u; start it with the "
             "same values",
-            h->job, j->min, j->max, h->name, h->min, h->max);
+            h->job, min, max, h->name, h->min, h->max);
         return NULL;
     }
     return j;
@@ -154,6 +157,12 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
         return MU_EREFUSED;
     }
     n = node_by_name(c, job_index(c, j), h->name);
+    if (n != NULL && !j->creating && budget_spent(c, j, n)) {
+        say_refused(fx, e->conn, MU_ELIMIT,
+                    "node '%s' has used up its %u restarts in this run (--max-restarts)", h->name,
+                    j->max_restarts);
+        return MU_ELIMIT;
+    }
     if (n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE) {
         return hello_again(c, n, e, fx);
     }
@@ -166,12 +175,6 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     if (j->finished && !j->creating) {
         say_ended(j, e->conn, fx);
         return MU_EDONE;
-    }
-    if (n != NULL && budget_spent(c, j, n)) {
-        say_refused(fx, e->conn, MU_ELIMIT,
-                    "node '%s' has used up its %u restarts in this run (--max-restarts)", h->name,
-                    j->max_restarts);
-        return MU_ELIMIT;
     }
     return register_node(c, j, e, fx);
 }
@@ -205,9 +208,9 @@ void node_leave(struct cluster *c, struct node *n, struct effects *fx)
 {
     struct record r = {.kind = RECORD_GONE, .u.gone.node = n->number};
 
-    (void)c;
     if (!n->going && n->state == NODE_UP) {
         n->going = true;
+        node_refresh(c, n);
         say_record(fx, &r);
     }
 }

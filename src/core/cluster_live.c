@@ -11,7 +11,7 @@
 bool node_alive(const struct cluster *c, const struct node *n)
 {
     (void)c;
-    return n->state == NODE_UP && !n->lapsed;
+    return n->state == NODE_UP && !n->lapsed && !n->going;
 }
 
 bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,

@@ -12,13 +12,14 @@ static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effe
     const struct job *j = &c->jobs[n->job];
     struct record r = {.kind = RECORD_SPENT,
                        .u.spent = {.slot = slot,
-                                   .count = w->spent + 1,
+                                   .count = w->charged + 1,
                                    .worker = wid_make(n->number, slot, w->incarnation)}};
 
     if (w->spent_inc == w->incarnation || n->state != NODE_UP) {
         return;
     }
     w->spent_inc = w->incarnation;
+    w->charged++;
     strcpy(r.u.spent.job, j->name);
     strcpy(r.u.spent.name, n->name);
     say_record(fx, &r);
@@ -76,7 +77,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
         w->incarnation = r->incarnation;
         w->entered = 0;
         was = PHASE_NONE;
-    } else if (was == PHASE_EXITED) {
+    } else if (was == PHASE_EXITED && r->phase != PHASE_EXITED) {
         return; /* The dead stay dead. */
     }
     w->phase = r->phase;

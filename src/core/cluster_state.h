@@ -19,6 +19,7 @@ struct worker {
     uint32_t active_inc;  /* the one in the active generation */
     uint32_t current_inc; /* the one in the published generation */
     uint32_t spent;       /* of its restart budget */
+    uint32_t charged;     /* … and what is on its way to the journal */
     uint32_t spent_inc;   /* the incarnation that was charged last */
     bool caught_up;       /* in the published generation, as one that holds the state */
     uint8_t phase;
@@ -69,6 +70,7 @@ struct node {
     uint64_t held;
     uint64_t active;
     uint64_t reports_seq;
+    uint64_t seen;       /* in the record of this generation, while that is checked */
     uint32_t prev, next; /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
@@ -86,6 +88,7 @@ struct job {
     bool used;
     uint32_t run;
     uint32_t min, max, max_restarts;
+    uint32_t next_min, next_max; /* while `creating`: what its record will say */
     uint8_t mode;
     /* The published generation. */
     uint64_t number, from, base_step;
@@ -170,6 +173,9 @@ uint32_t job_index(const struct cluster *c, const struct job *j);
 struct node *node_by_name(struct cluster *c, uint32_t job, const char *name);
 /* … leaving out one whose record is not durable yet. */
 struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *name);
+/* The one whose record is on its way, or NULL. */
+struct node *node_joining(struct cluster *c, const char *job, const char *name,
+                          uint64_t incarnation);
 struct node *node_by_number(struct cluster *c, uint32_t number);
 struct node *node_by_conn(struct cluster *c, uint32_t conn);
 uint32_t node_index(const struct cluster *c, const struct node *n);

@@ -96,6 +96,19 @@ struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *n
                n->job == job && n->state != NODE_JOINING && strcmp(n->name, name) == 0);
 }
 
+struct node *node_joining(struct cluster *c, const char *job, const char *name,
+                          uint64_t incarnation)
+{
+    const struct job *j = job_find(c, job);
+
+    if (j == NULL) {
+        return NULL;
+    }
+    CHAIN_FIND(c, *name_head(c, job_index(c, j), name), chain_name,
+               n->job == job_index(c, j) && n->state == NODE_JOINING &&
+                   n->incarnation == incarnation && strcmp(n->name, name) == 0);
+}
+
 struct node *node_by_number(struct cluster *c, uint32_t number)
 {
     CHAIN_FIND(c, *number_head(c, number), chain_number, n->number == number);
