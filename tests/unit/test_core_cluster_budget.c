@@ -180,7 +180,6 @@ static void a_new_run_has_a_new_budget(void **state)
 
 static void charges_of_one_life_after_another_add_up_on_a_slow_disk(void **state)
 {
-    known_fault("a charge counts from what is durable, not from what is on its way");
     form("a b");
     hold();
     fails("b", 1);
@@ -193,7 +192,6 @@ static void charges_of_one_life_after_another_add_up_on_a_slow_disk(void **state
 
 static void a_rejoin_before_the_charge_is_durable_resets_nothing(void **state)
 {
-    known_fault("a charge is put on the node that is joining, then overwritten");
     f.max_restarts = 1;
     form("a b");
     hold();
@@ -207,7 +205,6 @@ static void a_rejoin_before_the_charge_is_durable_resets_nothing(void **state)
 
 static void a_refusal_that_was_not_heard_is_said_again(void **state)
 {
-    known_fault("an agent that says hello again is not judged by its budget");
     f.max_restarts = 0;
     form("a b");
     exits("b", 0, 1);
@@ -218,7 +215,6 @@ static void a_refusal_that_was_not_heard_is_said_again(void **state)
 
 static void a_charge_that_could_not_be_written_is_made_again(void **state)
 {
-    known_fault("a charge whose write failed is dropped");
     form("a b");
     hold();
     exits("b", 0, 1);

@@ -161,7 +161,6 @@ static void people_may_ask_for_a_takeover_only_when_nobody_survives(void **state
 
 static void a_wish_for_a_takeover_is_void_once_somebody_came_back(void **state)
 {
-    known_fault("the wish is kept until a generation becomes active");
     form("a");
     want(1);
     silence("a");

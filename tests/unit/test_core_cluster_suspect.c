@@ -18,22 +18,48 @@ static void suspicions_gather_for_suspect_ms(void **state)
     assert_int_equal(job().generation, 2);
 }
 
-static void the_newest_of_a_pair_goes_whoever_complained(void **state)
+static void mutual(const char *a, const char *b)
+{
+    suspect(a, b);
+    suspect(b, a);
+}
+
+static void when_both_complain_the_newest_of_a_pair_goes(void **state)
 {
     form("a b c");
-    suspect("c", "b");
-    suspect("b", "c");
+    mutual("c", "b");
     pass(f.config.suspect_ms);
     expect_generation("failure", "a b");
 }
 
-static void the_one_that_explains_all_broken_pairs_goes_alone(void **state)
+static void one_that_says_nothing_goes_rather_than_those_that_noticed(void **state)
+{
+    form("a b c");
+    suspect("b", "a"); /* a is the oldest, and silent: it has stopped. */
+    suspect("c", "a");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "b c");
+}
+
+static void one_that_complains_of_everybody_goes_alone(void **state)
+{
+    known_fault("everybody else is silent, so all but one are dropped");
+    form("a b c d e");
+    suspect("b", "a"); /* It is b that hears nobody. */
+    suspect("b", "c");
+    suspect("b", "d");
+    suspect("b", "e");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a c d e");
+}
+
+static void one_that_goes_for_some_pairs_may_stay_when_others_explain_them(void **state)
 {
     form("a b c d");
-    suspect("d", "b");
+    mutual("d", "b");
     pass(f.config.suspect_ms / 2);
-    suspect("a", "b");
-    suspect("b", "c");
+    mutual("a", "b");
+    mutual("b", "c");
     pass(f.config.suspect_ms / 2);
     expect_generation("failure", "a b c"); /* Only d–b is ripe; it goes to the newest … */
     pass(f.config.suspect_ms);
@@ -44,10 +70,10 @@ static void the_one_that_explains_all_broken_pairs_goes_alone(void **state)
 static void broken_pairs_that_ripen_together_have_the_smallest_cover(void **state)
 {
     form("a b c d e");
-    suspect("a", "b");
-    suspect("b", "c");
-    suspect("d", "b");
-    suspect("e", "b");
+    mutual("a", "b");
+    mutual("b", "c");
+    mutual("d", "b");
+    mutual("e", "b");
     pass(f.config.suspect_ms);
     expect_generation("failure", "a c d e");
 }
@@ -55,8 +81,8 @@ static void broken_pairs_that_ripen_together_have_the_smallest_cover(void **stat
 static void separate_pairs_lose_their_newest_in_one_generation(void **state)
 {
     form("a b c d e");
-    suspect("c", "a");
-    suspect("d", "b");
+    mutual("c", "a");
+    mutual("d", "b");
     pass(f.config.suspect_ms);
     expect_generation("failure", "a b e");
 }
@@ -173,8 +199,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(suspicions_gather_for_suspect_ms),
-        CASE(the_newest_of_a_pair_goes_whoever_complained),
-        CASE(the_one_that_explains_all_broken_pairs_goes_alone),
+        CASE(when_both_complain_the_newest_of_a_pair_goes),
+        CASE(one_that_says_nothing_goes_rather_than_those_that_noticed),
+        CASE(one_that_complains_of_everybody_goes_alone),
+        CASE(one_that_goes_for_some_pairs_may_stay_when_others_explain_them),
         CASE(broken_pairs_that_ripen_together_have_the_smallest_cover),
         CASE(separate_pairs_lose_their_newest_in_one_generation),
         CASE(of_two_smallest_covers_the_newer_workers_go),

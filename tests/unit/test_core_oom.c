@@ -1,0 +1,115 @@
+/* The core takes its memory at init: each allocation is denied in turn, and nothing is left
+ * behind. Built with --wrap for malloc and calloc. */
+#include "unit/unit.h"
+
+#include "core/agent.h"
+#include "core/cluster.h"
+#include "core/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+
+static uint32_t taken_n, denied;
+
+void *__wrap_malloc(size_t n)
+{
+    return ++taken_n == denied ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return ++taken_n == denied ? NULL : __real_calloc(n, size);
+}
+
+/* Denies the first, the second, … until try() needs fewer. Leaks are left to the sanitizers. */
+static uint32_t sweep(int (*try)(void))
+{
+    for (uint32_t n = 1;; n++) {
+        int rc;
+
+        taken_n = 0;
+        denied = n;
+        rc = try();
+        denied = 0;
+        if (taken_n < n) {
+            assert_int_equal(rc, MU_OK);
+            return n - 1;
+        }
+        assert_int_equal(rc, MU_ENOMEM);
+    }
+}
+
+static int try_cluster(void)
+{
+    struct cluster_config config = cluster_defaults();
+    struct cluster *untouched = (struct cluster *)&config, *c = untouched;
+    int rc = cluster_init(&config, &c);
+
+    if (rc == MU_OK) {
+        assert_true(cluster_memory(c) > 0);
+        cluster_close(c);
+    } else {
+        assert_ptr_equal(c, untouched);
+    }
+    return rc;
+}
+
+static int try_step(void)
+{
+    struct step s;
+    int rc = step_init(&s, &(struct step_config){.slices_n = 8, .members_max = 16});
+
+    if (rc == MU_OK) {
+        step_close(&s);
+    }
+    return rc;
+}
+
+static int try_agent(void)
+{
+    struct agent a;
+    int rc =
+        agent_init(&a, &(struct agent_config){.renew_ms = 1, .members_max = 16, .hello.slots = 1});
+
+    if (rc == MU_OK) {
+        agent_close(&a);
+    }
+    return rc;
+}
+
+static void a_cluster_is_made_whole_or_not_at_all(void **state)
+{
+    assert_true(sweep(try_cluster) >= 10);
+}
+
+static void a_step_is_made_whole_or_not_at_all(void **state)
+{
+    assert_true(sweep(try_step) >= 8);
+}
+
+static void an_agent_is_made_whole_or_not_at_all(void **state)
+{
+    assert_true(sweep(try_agent) >= 1);
+}
+
+static void closing_nothing_is_fine(void **state)
+{
+    cluster_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cluster_is_made_whole_or_not_at_all),
+        cmocka_unit_test(a_step_is_made_whole_or_not_at_all),
+        cmocka_unit_test(an_agent_is_made_whole_or_not_at_all),
+        cmocka_unit_test(closing_nothing_is_fine),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
