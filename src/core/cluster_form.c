@@ -254,7 +254,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
     broken = suspicion_breaks(c, j) || j->tally.lost_n > 0;
     /* Somebody who holds the lineage is back before the takeover was complete. */
     broken |= j->number != j->active && j->kind == GENERATION_FRESH && j->mode != MODE_RESTART &&
-              j->tally.survivors_n > 0 && !MUTATED(SURVIVOR_STOPS_TAKEOVER);
+              j->tally.survivors_n > 0;
     if (j->members_n == 0 || (broken && j->active == 0)) {
         form_fresh(c, j, fx);
     } else if (broken && j->mode != MODE_RESTART) {

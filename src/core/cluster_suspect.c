@@ -251,7 +251,9 @@ void suspect_cover(struct cluster *c, struct job *j)
         }
         pairs[pairs_n][0] = e->a;
         pairs[pairs_n++][1] = e->b;
-        if ((a->active_inc == 0) != (b->active_inc == 0)) { /* Newcomers hold nothing. */
+        if (a->current_inc == 0 || b->current_inc == 0) { /* One of them is out already. */
+            drop(c, a->current_inc == 0 ? e->a : e->b);
+        } else if ((a->active_inc == 0) != (b->active_inc == 0)) { /* Newcomers hold nothing. */
             drop(c, a->active_inc == 0 ? e->a : e->b);
         } else if (e->by_a != e->by_b && is_silent(c, j, e->by_a ? e->b : e->a)) {
             drop(c, e->by_a ? e->b : e->a);

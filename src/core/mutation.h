@@ -27,7 +27,6 @@
     X(MIN_HOLDS, "a generation below min trains on")                                               \
     X(LEASE_NEEDS_GENERATION, "an agent that has not heard of the newest generation has a lease")  \
     X(LEASE_STOPS_AT_PROPOSAL, "leases are given while a generation is on its way to the journal") \
-    X(SURVIVOR_STOPS_TAKEOVER, "a takeover goes on although a holder of the lineage is back")      \
     X(LOST_HAS_NO_LEASE, "a worker that was lost has a lease before its return is known")          \
     X(JUMP_RESTARTS_WAIT, "a clock that jumped shortens the wait before a takeover")               \
     X(LOST_AGENT_IS_HEARD, "a lost worker's agent keeps its takeover waiting for ever")            \

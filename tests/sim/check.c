@@ -8,7 +8,7 @@
 #define SETTLED_US                                                                 \
     (2000 * US_PER_MS) /* after healing: whom a broken pair costs has been decided \
                         */
-#define FLAPS_N 3
+#define FLAPS_N 4      /* for each slot */
 
 static struct era *era_of(struct world *w, uint64_t number)
 {
@@ -110,7 +110,7 @@ void check_generation(struct world *w, const struct generation *g)
         check_takeover(w);
     }
     if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair_stays_cut &&
-        w->now_us > c->healed_us + SETTLED_US && ++c->flaps_n > FLAPS_N) {
+        w->now_us > c->healed_us + SETTLED_US && ++c->flaps_n > FLAPS_N * w->config.slots) {
         world_fail(w, "a pair that can't talk is torn apart again and again");
     }
     if (g->kind == GENERATION_FAILURE && w->fortune.calm && !keeps_all(w, g)) {

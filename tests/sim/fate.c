@@ -19,6 +19,7 @@ enum fate {
     FATE_RESET_CONN,
     FATE_KILL_ALL,
     FATE_JUMP_MACHINE,
+    FATE_DESERT,
     FATE_LAST_ROUGH,
     /* From here on also in calm seeds. */
     FATE_ORCH_CRASH = FATE_LAST_ROUGH,
@@ -102,8 +103,13 @@ void fate_draw(struct world *w)
     for (uint64_t i = 0; i < n; i++) {
         uint64_t first = w->fortune.calm ? FATE_LAST_ROUGH : 0;
 
-        later(w, world_between(w, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS,
-              (enum fate)world_between(w, first, FATE_N - 1), prng_u64(&w->prng));
+        enum fate kind = (enum fate)world_between(w, first, FATE_N - 1);
+
+        if (kind == FATE_DESERT && !w->config.long_faults) {
+            kind = FATE_KILL_WORKER;
+        }
+        later(w, world_between(w, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS, kind,
+              prng_u64(&w->prng));
     }
 }
 
@@ -159,6 +165,30 @@ static void stop_worker(struct world *w, uint32_t worker, uint64_t until_us)
     }
 }
 
+static void start_one(struct world *w, uint32_t from, bool fresh_machine)
+{
+    for (uint32_t i = 0; i < NODES_N; i++) {
+        uint32_t m = (from + i) % NODES_N;
+        bool known = m < w->config.nodes_n;
+
+        if (!w->machines[m].alive && !w->check.ended && known != fresh_machine) {
+            machine_start(w, m);
+            return;
+        }
+    }
+}
+
+/* Everyone loses the orchestrator, for about as long as it waits before it starts over with
+ * somebody else: they come back right before, in the middle of, or right after that. */
+static void desert(struct world *w, uint64_t b)
+{
+    for (uint32_t m = 0; m < w->config.nodes_n; m++) {
+        cut_control(w, m, 0);
+    }
+    start_one(w, 0, true);
+    later(w, 4700 * US_PER_MS + b % (320 * US_PER_MS), FATE_UNCUT, 0);
+}
+
 static void list_some(struct world *w, uint64_t b)
 {
     uint32_t picked[NODES_N], n = 0;
@@ -171,19 +201,6 @@ static void list_some(struct world *w, uint64_t b)
     if (n >= w->config.min) {
         trace(w, "people", "name the nodes that shall train");
         orch_list(w, picked, n);
-    }
-}
-
-static void start_one(struct world *w, uint32_t from, bool fresh_machine)
-{
-    for (uint32_t i = 0; i < NODES_N; i++) {
-        uint32_t m = (from + i) % NODES_N;
-        bool known = m < w->config.nodes_n;
-
-        if (!w->machines[m].alive && !w->check.ended && known != fresh_machine) {
-            machine_start(w, m);
-            return;
-        }
     }
 }
 
@@ -239,6 +256,9 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
             trainer_kill(w, i, 137);
         }
         trace(w, "fate", "kills every worker");
+        break;
+    case FATE_DESERT:
+        desert(w, b);
         break;
     case FATE_JUMP_MACHINE:
         w->machines[m].skew_us += span_us;
