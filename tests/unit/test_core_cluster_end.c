@@ -130,6 +130,43 @@ static void after_a_restart_they_are_waited_for_since_the_start(void **state)
     expect_generation("fresh", "d e");
 }
 
+static void a_clock_that_jumped_begins_the_wait_anew(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms / 2);
+    jump(60000); /* The orchestrator was stopped: what it was not told, it can't know. */
+    pass(f.config.takeover_ms - 1);
+    expect_generation("fresh", "a b c");
+    pass(1);
+    expect_generation("fresh", "d e");
+}
+
+static void the_word_of_an_agent_is_not_that_of_its_lost_workers(void **state)
+{
+    form("a");
+    want(1);
+    join("b");
+    pass(WINDOW_MS);
+    report("a", 0, PHASE_LOST, 1, 1);
+    pass(f.config.takeover_ms - 1); /* Its agent renews all the while. */
+    expect_generation("fresh", "a");
+    pass(1);
+    expect_generation("fresh", "b");
+}
+
+static void one_that_comes_back_before_a_takeover_is_active_stops_it(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms);
+    expect_generation("fresh", "d e");
+    enter("d");
+    at("b")->silent = false;
+    renew("b");
+    expect_generation("failure", "b");
+    settle();
+    expect_active("boundary", "b d#2 e+");
+}
+
 static void one_that_comes_back_in_time_carries_on(void **state)
 {
     lose_all();
@@ -242,6 +279,17 @@ static void one_that_dies_before_it_has_finished_holds_up_nobody(void **state)
     assert_int_equal(said("a: ended 100"), 1);
 }
 
+static void in_restart_mode_those_who_exit_after_the_end_restart_nobody(void **state)
+{
+    known_fault("an exit with code 0 after FINISHED is a loss like any other");
+    f.mode = MODE_RESTART;
+    form("a b");
+    finish("a", 10);
+    exits("a", 0, 0);
+    pass(WINDOW_MS);
+    assert_int_equal(job().generation, 1);
+}
+
 static void later_joiners_are_told_that_it_is_done(void **state)
 {
     form("a b");
@@ -340,6 +388,9 @@ int main(void)
         CASE(those_not_proved_dead_are_waited_for_since_their_last_word),
         CASE(one_unproved_is_enough_to_wait),
         CASE(after_a_restart_they_are_waited_for_since_the_start),
+        CASE(a_clock_that_jumped_begins_the_wait_anew),
+        CASE(the_word_of_an_agent_is_not_that_of_its_lost_workers),
+        CASE(one_that_comes_back_before_a_takeover_is_active_stops_it),
         CASE(one_that_comes_back_in_time_carries_on),
         CASE(people_may_ask_for_a_takeover_only_when_nobody_survives),
         CASE(a_wish_for_a_takeover_is_void_once_somebody_came_back),
@@ -348,6 +399,7 @@ int main(void)
         CASE(the_first_to_finish_is_journaled_and_all_may_leave_when_all_have),
         CASE(a_finished_job_takes_nobody_in),
         CASE(one_that_dies_before_it_has_finished_holds_up_nobody),
+        CASE(in_restart_mode_those_who_exit_after_the_end_restart_nobody),
         CASE(later_joiners_are_told_that_it_is_done),
         CASE(a_new_run_begins_once_all_have_left_and_numbers_go_on),
         CASE(numbers_go_on_after_a_snapshot_of_an_ended_run),

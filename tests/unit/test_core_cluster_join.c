@@ -346,6 +346,21 @@ static void ps_and_evaluators_neither_count_nor_are_in_a_generation(void **state
     expect_active("fresh", "a b");
 }
 
+static void ps_that_arrive_do_not_put_off_the_first_generation(void **state)
+{
+    static const char *const PS[] = {"p", "q", "r"};
+
+    known_fault("every node that comes begins the join window anew, whatever its role");
+    shape(2, 3);
+    join("a b");
+    for (size_t i = 0; i < ARRAY_LEN(PS); i++) {
+        pass(WINDOW_MS / 2);
+        at(PS[i])->role = ROLE_PS;
+        hello(PS[i]);
+    }
+    expect_generation("fresh", "a b");
+}
+
 /* ---- jobs ---- */
 
 static void jobs_do_not_disturb_each_other(void **state)
@@ -413,6 +428,7 @@ int main(void)
         CASE(spares_beyond_max_wait_warm_and_are_taken_in_at_once_after_a_loss),
         CASE(a_newcomer_that_has_not_reached_every_member_waits),
         CASE(ps_and_evaluators_neither_count_nor_are_in_a_generation),
+        CASE(ps_that_arrive_do_not_put_off_the_first_generation),
         CASE(jobs_do_not_disturb_each_other),
         CASE(two_jobs_may_have_nodes_of_the_same_name),
     };

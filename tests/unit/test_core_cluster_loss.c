@@ -109,6 +109,18 @@ static void every_generation_has_a_fresh_key(void **state)
     assert_memory_not_equal(at("a")->key, key, KEY_BYTES);
 }
 
+static void a_generation_is_sent_once_by_a_connection(void **state)
+{
+    known_fault("it is sent again with every report, until a renewal says that it is held");
+    join("a b");
+    pass(WINDOW_MS);
+    assert_int_equal(said("a: generation 1"), 1);
+    enter("a b");
+    resend("a");
+    assert_int_equal(said("a: generation 1"), 1);
+    assert_int_equal(said("a: active 1"), 1);
+}
+
 /* ---- who is in a failure generation ---- */
 
 static void survivors_keep_their_order_and_new_nodes_come_after(void **state)
@@ -373,6 +385,7 @@ int main(void)
         CASE(nothing_is_sent_before_the_generation_is_durable),
         CASE(only_members_get_the_key),
         CASE(every_generation_has_a_fresh_key),
+        CASE(a_generation_is_sent_once_by_a_connection),
         CASE(survivors_keep_their_order_and_new_nodes_come_after),
         CASE(a_failure_generation_is_the_living_of_the_last_active_one),
         CASE(a_newcomer_lost_before_it_has_entered_costs_only_itself),
