@@ -143,7 +143,7 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
             struct worker *w = node_worker(c, n, s);
             uint32_t in = MUTATED(FAILURE_FROM_ACTIVE) ? w->current_inc : w->active_inc;
 
-            if (worker_lives(c, n, w, in) && !suspect_drops(c, wid_make(n->number, s, in))) {
+            if (worker_lives(n, w, in) && !suspect_drops(c, wid_make(n->number, s, in))) {
                 add_member(c, &g, n, s, true);
             }
         }
@@ -170,7 +170,7 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
 
         for (uint32_t s = 0; s < n->slots; s++) {
             const struct worker *w = node_worker(c, n, s);
-            bool caught_up = worker_lives(c, n, w, w->active_inc);
+            bool caught_up = worker_lives(n, w, w->active_inc);
 
             if (caught_up || worker_joinable(c, n, w)) {
                 add_member(c, &g, n, s, caught_up);
@@ -185,11 +185,10 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
 
 /* ---- ends and saves ---- */
 
-static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
+static void note_progress(struct job *j, struct effects *fx)
 {
     bool ended = j->finished && j->active != 0 && j->tally.finished_n == j->tally.survivors_n;
 
-    (void)c;
     if (!j->finishing && !j->ended && (ended || (j->tally.finished_n > 0 && !j->finished))) {
         struct record r = {.kind = RECORD_FINISHED,
                            .u.finished = {.run = j->run, .step = j->step, .ended = ended}};
@@ -246,7 +245,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         job_due(c, j, j->retry_ms);
         return;
     }
-    note_progress(c, j, fx);
+    note_progress(j, fx);
     j->takeover_asked &= j->tally.survivors_n == 0;
     if (j->pending || j->finishing) {
         return;

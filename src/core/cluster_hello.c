@@ -166,7 +166,7 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     if (n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE) {
         return hello_again(c, n, e, fx);
     }
-    if (n != NULL && n->conn != 0 && (n->state == NODE_JOINING || node_alive(c, n))) {
+    if (n != NULL && n->conn != 0 && (n->state == NODE_JOINING || node_alive(n))) {
         say_refused(fx, e->conn, MU_EEXIST,
                     "a node named '%s' is here already; give this one another --node-name",
                     h->name);

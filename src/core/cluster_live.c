@@ -8,16 +8,14 @@
 
 #include <string.h>
 
-bool node_alive(const struct cluster *c, const struct node *n)
+bool node_alive(const struct node *n)
 {
-    (void)c;
     return n->state == NODE_UP && !n->lapsed && !n->going;
 }
 
-bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,
-                  uint32_t incarnation)
+bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation)
 {
-    return incarnation != 0 && w->incarnation == incarnation && node_alive(c, n) &&
+    return incarnation != 0 && w->incarnation == incarnation && node_alive(n) &&
            w->phase != PHASE_NONE && w->phase != PHASE_LOST && w->phase != PHASE_EXITED;
 }
 
@@ -36,10 +34,10 @@ bool worker_joinable(const struct cluster *c, const struct node *n, const struct
 
 static void judge_slots(struct cluster *c, const struct node *n, bool *available, bool *joinable)
 {
-    *available = *joinable = node_alive(c, n) && !n->draining && role_trains(n->role);
+    *available = *joinable = node_alive(n) && !n->draining && role_trains(n->role);
     for (uint32_t s = 0; s < n->slots && *available; s++) {
         const struct worker *w = node_worker(c, n, s);
-        bool member = worker_lives(c, n, w, w->current_inc) || worker_lives(c, n, w, w->active_inc);
+        bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc);
 
         *available = member || w->phase == PHASE_WARM;
         *joinable &= member || worker_joinable(c, n, w);
@@ -50,8 +48,8 @@ static void judge_slots(struct cluster *c, const struct node *n, bool *available
 static void tally_worker(struct cluster *c, const struct job *j, const struct node *n,
                          const struct worker *w, struct tally *t)
 {
-    bool current_lost = w->current_inc != 0 && !worker_lives(c, n, w, w->current_inc);
-    bool active_lost = w->active_inc != 0 && !worker_lives(c, n, w, w->active_inc);
+    bool current_lost = w->current_inc != 0 && !worker_lives(n, w, w->current_inc);
+    bool active_lost = w->active_inc != 0 && !worker_lives(n, w, w->active_inc);
 
     /* Until a planned generation is active its leavers matter too: the others may still
      * wait for their last READY. */

@@ -20,9 +20,9 @@ static bool wanted(const struct job *j, const struct node *n)
 }
 
 /* Does it have a living worker that holds the lineage? */
-static bool holds_state(struct cluster *c, const struct node *n)
+static bool holds_state(const struct node *n)
 {
-    return n->tally.survivors_n > 0 && node_alive(c, n);
+    return n->tally.survivors_n > 0 && node_alive(n);
 }
 
 static struct load *load_of(struct cluster *c, uint64_t host)
@@ -93,7 +93,7 @@ static uint32_t pick_members(struct cluster *c, struct job *j, uint32_t cap, boo
     uint32_t picked_n = 0;
 
     for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
-        bool in = whole ? n->available : holds_state(c, n);
+        bool in = whole ? n->available : holds_state(n);
 
         if (picked_n < cap && in && (leavers || wanted(j, n))) {
             c->picked[picked_n++] = node_index(c, n);

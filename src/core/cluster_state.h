@@ -204,11 +204,10 @@ static inline bool role_trains(uint8_t role)
 }
 
 /* cluster_live.c: who is alive, and what that means for its job's counts */
-bool worker_lives(const struct cluster *c, const struct node *n, const struct worker *w,
-                  uint32_t incarnation);
+bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);
 bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnation);
-bool node_alive(const struct cluster *c, const struct node *n);
+bool node_alive(const struct node *n);
 void node_refresh(struct cluster *c, struct node *n);
 void job_refresh(struct cluster *c, struct job *j);
 void node_heard(struct cluster *c, struct node *n);

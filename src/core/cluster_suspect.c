@@ -17,7 +17,7 @@ static struct worker *living_member(struct cluster *c, const struct job *j, wid 
         return NULL;
     }
     w = node_worker(c, n, wid_slot(id));
-    if (!worker_lives(c, n, w, wid_incarnation(id)) ||
+    if (!worker_lives(n, w, wid_incarnation(id)) ||
         (w->active_inc != w->incarnation && w->current_inc != w->incarnation)) {
         return NULL;
     }
