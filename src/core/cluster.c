@@ -210,7 +210,7 @@ static void uncharge(struct cluster *c, const struct rec_spent *r)
         struct worker *w = node_worker(c, n, r->slot);
 
         w->charged = w->spent;
-        w->spent_inc = 0;
+        w->charged_inc = w->spent_inc;
     }
 }
 
@@ -240,6 +240,7 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
     case RECORD_GENERATION:
         j = job_of(c, r->u.generation.job);
         j->pending = false;
+        j->proposed = 0;
         break;
     case RECORD_ACTIVE:
         j = job_of(c, r->u.active.job);

@@ -119,6 +119,7 @@ static void replace_node(struct cluster *c, struct node *old, struct node *n, st
         node_worker(c, n, s)->spent = node_worker(c, old, s)->spent;
         node_worker(c, n, s)->charged = node_worker(c, old, s)->charged;
     }
+    n->listed = old->listed;
     node_forget_name(c, old);
     if (old->state == NODE_GONE && !old->senior) {
         node_free(c, old);
@@ -159,7 +160,9 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     }
     list_push(c, &j->others, n);
     j->nodes_n++;
-    j->newcomer_ms = c->now_ms;
+    if (role_trains(n->role)) {
+        j->newcomer_ms = c->now_ms;
+    }
     n->lease_end_ms = c->now_ms + c->config.lease_ms;
     if (fx != NULL) {
         node_watch(c, n);
@@ -256,6 +259,7 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
     memcpy(j->key, g->key, sizeof(j->key));
     j->members_n = g->members_n;
     j->pending = false;
+    j->proposed = 0;
     relist(c, j, fx);
     job_refresh(c, j);
     job_touch(c, j);
@@ -344,6 +348,7 @@ static int apply_spent(struct cluster *c, const struct rec_spent *r, struct effe
     w->charged = MAX(w->charged, w->spent);
     if (n->number == wid_node(r->worker)) {
         w->spent_inc = wid_incarnation(r->worker);
+        w->charged_inc = MAX(w->charged_inc, w->spent_inc);
     }
     if (fx != NULL && w->spent > j->max_restarts && n->conn != 0) {
         say_refused(fx, n->conn, MU_ELIMIT,

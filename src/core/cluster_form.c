@@ -36,7 +36,7 @@ static void propose(struct cluster *c, struct job *j, struct generation *g, uint
     }
     strcpy(g->job, j->name);
     g->run = j->run;
-    g->number = ++j->next_number;
+    g->number = j->proposed = ++j->next_number;
     g->members = c->scratch;
     fx->random(fx, g->key, sizeof(g->key));
     r.u.generation = *g;
@@ -262,7 +262,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         if (j->tally.entered_n > 0 && RULE(ACTIVE_NEEDS_ALL, j->tally.entered_n == j->members_n)) {
             propose_active(j, fx);
         }
-    } else if (j->mode == MODE_RESTART && (broken || j->dirty)) {
+    } else if (j->mode == MODE_RESTART && (broken || j->dirty) && !j->finished) {
         j->dirty = false;
         form_fresh(c, j, fx);
     } else if (j->dirty && j->mode != MODE_AUTO && !j->finished) {

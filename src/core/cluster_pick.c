@@ -8,10 +8,7 @@
 
 static uint32_t size_wanted(const struct job *j)
 {
-    if (j->listed) {
-        return UINT32_MAX;
-    }
-    return j->want_size != 0 ? MIN(j->want_size, j->max) : j->max;
+    return j->want_size != 0 && !j->listed ? MIN(j->want_size, j->max) : j->max;
 }
 
 static bool wanted(const struct job *j, const struct node *n)

@@ -15,10 +15,10 @@ static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effe
                                    .count = w->charged + 1,
                                    .worker = wid_make(n->number, slot, w->incarnation)}};
 
-    if (w->spent_inc == w->incarnation || n->state != NODE_UP) {
+    if (w->charged_inc == w->incarnation || n->state != NODE_UP) {
         return;
     }
-    w->spent_inc = w->incarnation;
+    w->charged_inc = w->incarnation;
     w->charged++;
     strcpy(r.u.spent.job, j->name);
     strcpy(r.u.spent.name, n->name);
@@ -126,6 +126,5 @@ int on_reports(struct cluster *c, const struct event *e, struct effects *fx)
     node_heard(c, n);
     take_reports(c, n, m->seq, m->reports, m->reports_n, fx);
     say_ack(c, n, &ack, fx);
-    say_level(c, n, fx);
     return MU_OK;
 }

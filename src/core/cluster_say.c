@@ -49,8 +49,8 @@ void say_welcome(struct cluster *c, struct node *n, struct effects *fx)
  * a new lease that outlives its publication. */
 static uint64_t newest_coming(const struct job *j)
 {
-    if (j->pending && !MUTATED(LEASE_STOPS_AT_PROPOSAL)) {
-        return j->next_number;
+    if (j->proposed != 0 && !MUTATED(LEASE_STOPS_AT_PROPOSAL)) {
+        return j->proposed;
     }
     return j->members_n > 0 ? j->number : 0;
 }
@@ -116,6 +116,8 @@ static void send_generation(struct cluster *c, struct node *n, struct generation
     if (n->conn == 0) {
         return;
     }
+    n->sent = g->number;
+    n->sent_ms = c->now_ms;
     if (!has_member(c, n)) {
         keyless = *g;
         memset(keyless.key, 0, sizeof(keyless.key));
@@ -142,15 +144,17 @@ void say_ended(const struct job *j, uint32_t conn, struct effects *fx)
     }
 }
 
+/* Brings a node up to date. What was sent by its connection not long ago is still on its way. */
 void say_level(struct cluster *c, struct node *n, struct effects *fx)
 {
     struct job *j = &c->jobs[n->job];
+    bool sent = n->sent == j->number && c->now_ms < n->sent_ms + c->config.lease_ms / 4;
 
     if (j->ended) {
         say_ended(j, n->conn, fx);
         return;
     }
-    if (n->held < j->number && j->members_n > 0) {
+    if (n->held < j->number && j->members_n > 0 && !sent) {
         struct generation g;
 
         generation_fill(c, j, &g);

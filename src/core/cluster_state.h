@@ -20,8 +20,9 @@ struct worker {
     uint32_t current_inc; /* the one in the published generation */
     uint32_t spent;       /* of its restart budget */
     uint32_t charged;     /* … and what is on its way to the journal */
-    uint32_t spent_inc;   /* the incarnation that was charged last */
-    bool caught_up;       /* in the published generation, as one that holds the state */
+    uint32_t charged_inc;
+    uint32_t spent_inc; /* the incarnation that was charged last */
+    bool caught_up;     /* in the published generation, as one that holds the state */
     uint8_t phase;
     uint64_t entered;
     uint64_t reached;
@@ -70,8 +71,9 @@ struct node {
     uint64_t held;
     uint64_t active;
     uint64_t reports_seq;
-    uint64_t seen;       /* in the record of this generation, while that is checked */
-    uint32_t prev, next; /* seniors or others */
+    uint64_t sent, sent_ms; /* the generation that was sent by this connection last, and when */
+    uint64_t seen;          /* in the record of this generation, while that is checked */
+    uint32_t prev, next;    /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
     bool available; /* all its slots can be in a fresh generation */
@@ -108,6 +110,7 @@ struct job {
     uint64_t step;
     uint32_t available_n;
     struct tally tally;
+    uint64_t proposed; /* the number of the generation that is on its way to the journal; 0: none */
     uint64_t next_number; /* generation numbers are never tried twice */
     uint64_t word_ms;     /* when a member of the active generation was last heard */
     uint64_t saved;       /* newest checkpoint reported */

@@ -1,5 +1,5 @@
 /* Workers that can't reach each other although both reach us. Suspicions gather until
- * they are ripe; then those go that hold nothing or say nothing themselves, and of the rest the
+ * they are ripe; then those go that hold nothing or have fallen silent, and of the rest the
  * smallest set of workers that covers every broken pair, ties to the newest. An edge whose end has
  * died or left explains nothing any more. */
 #include "core/cluster_state.h"
@@ -199,18 +199,25 @@ static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pair
     }
 }
 
-/* Suspected by others, it suspects nobody: more likely it has stopped than they all have. */
+/* Suspected by several (or by the only other one), it suspects nobody: more likely it has stopped
+ * than they have. The word of one against all others is not enough. */
 static bool is_silent(const struct cluster *c, const struct job *j, wid w)
 {
+    uint32_t by_n = 0;
+
     for (uint32_t i = 0; i < EDGES_MAX; i++) {
         const struct edge *e = &c->edges[i];
+        bool is_a = e->a == w;
 
-        if (e->job == job_index(c, j) && !edge_expired(c, e) &&
-            ((e->a == w && e->by_a) || (e->b == w && e->by_b))) {
+        if (e->job != job_index(c, j) || edge_expired(c, e) || (!is_a && e->b != w)) {
+            continue;
+        }
+        if (is_a ? e->by_a : e->by_b) {
             return false;
         }
+        by_n++;
     }
-    return true;
+    return by_n >= 2 || j->members_n <= 2;
 }
 
 /* Keeps the pairs of which nobody has been dropped yet. */

@@ -171,6 +171,7 @@ void conn_bind(struct cluster *c, struct node *n, uint32_t conn)
     n->chain_conn = *head;
     *head = node_index(c, n);
     n->closed_ms = NEVER;
+    n->sent = 0;
 }
 
 /* ---- nodes and their slots ---- */

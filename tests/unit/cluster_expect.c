@@ -108,14 +108,6 @@ bool member(const char *name)
     return false;
 }
 
-void known_fault(const char *what)
-{
-    if (getenv("MUSTER_KNOWN_FAULTS") == NULL) {
-        print_message("# known fault: %s\n", what);
-        skip();
-    }
-}
-
 static void clear(void)
 {
     cluster_close(f.c);

@@ -68,8 +68,6 @@ extern struct fixture f;
 
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
-/* Skips a test of a fault that is there and known, unless MUSTER_KNOWN_FAULTS is set. */
-void known_fault(const char *what);
 
 void fixture_open(void); /* again, after f.config was changed; nothing of before is left */
 

@@ -149,10 +149,8 @@ void record_full(const struct record *r, char *out, size_t cap)
                  r->u.finished.run, r->u.finished.step, r->u.finished.ended);
         break;
     case RECORD_SPENT:
-        /* A known fault: which life was charged last is noted before that is durable. */
         snprintf(out, cap, "spent %s/%s.%u %u by %" PRIx64, r->u.spent.job, r->u.spent.name,
-                 r->u.spent.slot, r->u.spent.count,
-                 getenv("MUSTER_KNOWN_FAULTS") != NULL ? r->u.spent.worker : 0);
+                 r->u.spent.slot, r->u.spent.count, r->u.spent.worker);
         break;
     case RECORD_CHECKPOINT:
         snprintf(out, cap, "checkpoint %s run %u step %" PRIu64, r->u.checkpoint.job,

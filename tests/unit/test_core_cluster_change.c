@@ -144,7 +144,6 @@ static void a_replacement_overtaken_by_a_loss_starts_again(void **state)
 
 static void a_listed_node_that_restarts_is_still_listed(void **state)
 {
-    known_fault("a list is of numbers, and the node comes back under another");
     form("a b");
     want_nodes("a b");
     closed("b");
@@ -156,7 +155,6 @@ static void a_listed_node_that_restarts_is_still_listed(void **state)
 
 static void a_list_longer_than_max_is_refused_or_cut(void **state)
 {
-    known_fault("a list is followed beyond max");
     shape(1, 2);
     form("a b");
     join("c");

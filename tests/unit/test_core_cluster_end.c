@@ -281,7 +281,6 @@ static void one_that_dies_before_it_has_finished_holds_up_nobody(void **state)
 
 static void in_restart_mode_those_who_exit_after_the_end_restart_nobody(void **state)
 {
-    known_fault("an exit with code 0 after FINISHED is a loss like any other");
     f.mode = MODE_RESTART;
     form("a b");
     finish("a", 10);
