@@ -186,7 +186,7 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     say_note(fx, &(struct note){
                      .kind = NOTE_GONE, .job = j->name, .node = n->name, .generation = j->number});
     n->state = NODE_GONE;
-    n->going = false;
+    n->going = n->listed = false;
     conn_drop(c, n);
     node_refresh(c, n);
     j->nodes_n--;
