@@ -119,7 +119,6 @@ static void replace_node(struct cluster *c, struct node *old, struct node *n, st
         node_worker(c, n, s)->spent = node_worker(c, old, s)->spent;
         node_worker(c, n, s)->charged = node_worker(c, old, s)->charged;
     }
-    n->listed = old->listed;
     node_forget_name(c, old);
     if (old->state == NODE_GONE && !old->senior) {
         node_free(c, old);
@@ -186,7 +185,7 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     say_note(fx, &(struct note){
                      .kind = NOTE_GONE, .job = j->name, .node = n->name, .generation = j->number});
     n->state = NODE_GONE;
-    n->going = n->listed = false;
+    n->going = false;
     conn_drop(c, n);
     node_refresh(c, n);
     j->nodes_n--;

@@ -142,17 +142,6 @@ static void a_replacement_overtaken_by_a_loss_starts_again(void **state)
     expect_active("boundary", "a#2 b#2");
 }
 
-static void a_listed_node_that_restarts_is_still_listed(void **state)
-{
-    form("a b");
-    want_nodes("a b");
-    closed("b");
-    rejoin("b");
-    warm("b");
-    settle();
-    expect_active("boundary", "a b+");
-}
-
 static void a_list_longer_than_max_is_refused_or_cut(void **state)
 {
     shape(1, 2);
@@ -350,7 +339,6 @@ int main(void)
         CASE(a_full_replacement_is_two_generations),
         CASE(a_replacement_waits_for_somebody_to_hand_the_state_to),
         CASE(a_replacement_overtaken_by_a_loss_starts_again),
-        CASE(a_listed_node_that_restarts_is_still_listed),
         CASE(a_list_longer_than_max_is_refused_or_cut),
         CASE(a_node_that_wants_to_leave_goes_at_the_next_boundary),
         CASE(a_drain_by_people_reaches_the_agent_with_its_next_renewal),
