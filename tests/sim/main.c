@@ -2,6 +2,7 @@
 #include "sim/sim.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #define FAILURES_N 8
+#define PROGRESS_S 30.0
 
 /* Shared by the processes that run seeds side by side. */
 struct tally_all {
@@ -70,6 +72,32 @@ static void print_failures(const struct tally_all *all, const char *self, const 
     }
 }
 
+/* Says now and then how far it is. Ctrl-C ends the workers; what they have done still counts. */
+static bool wait_for_all(long jobs, const struct tally_all *all, double start_s)
+{
+    double next_s = start_s + PROGRESS_S;
+    bool crashed = false;
+
+    signal(SIGINT, SIG_IGN);
+    while (jobs > 0) {
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+
+        if (pid > 0) {
+            jobs--;
+            crashed |= WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : WEXITSTATUS(status) != 0;
+        } else {
+            usleep(20000);
+        }
+        if (wall_s() >= next_s) {
+            next_s += PROGRESS_S;
+            fprintf(stderr, "%" PRIu64 " seeds in %.0f s, %" PRIu64 " failed\n", all->seeds_n,
+                    wall_s() - start_s, all->failures_n);
+        }
+    }
+    return crashed;
+}
+
 static int run_seeds(uint64_t first, uint64_t end, double seconds, uint64_t failures_max,
                      const char *self, const char *mutation)
 {
@@ -77,7 +105,7 @@ static int run_seeds(uint64_t first, uint64_t end, double seconds, uint64_t fail
     struct tally_all *all =
         mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     double start_s = wall_s(), took_s;
-    bool crashed = false;
+    bool crashed;
 
     mu_assert(all != MAP_FAILED);
     all->next = first;
@@ -90,12 +118,7 @@ static int run_seeds(uint64_t first, uint64_t end, double seconds, uint64_t fail
             _exit(0);
         }
     }
-    for (long i = 0; i < jobs; i++) {
-        int status;
-
-        wait(&status);
-        crashed |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    }
+    crashed = wait_for_all(jobs, all, start_s);
     took_s = wall_s() - start_s;
     print_failures(all, self, mutation);
     printf("%" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " events, %" PRIu64 " commits, %" PRIu64
