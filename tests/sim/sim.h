@@ -3,7 +3,8 @@
  *
  *   world.c    time and the queue of events          net.c      frames and broken links
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
- *   trainer.c  workers with a toy model              check.c    what must hold, after every event
+ *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c)
+ *   check.c    what must hold, after every event
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
  *   script_run.c  … their commands                   story.c    … and what they tell
  *   trace.c    the run as prose                      main.c     the command line */
