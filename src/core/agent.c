@@ -290,6 +290,14 @@ static void on_active(struct agent *a, const struct msg_active *m, struct agent_
 
 /* ---- from the workers ---- */
 
+/* Another step alone is none: it can wait for the next renewal. */
+static bool report_is_news(const struct report *old, const struct report *new)
+{
+    return old->phase != new->phase || old->entered != new->entered ||
+           old->checkpoint != new->checkpoint || old->reached != new->reached ||
+           strcmp(old->addr, new->addr) != 0;
+}
+
 static void on_worker(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[e->slot];
@@ -309,12 +317,17 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
             new_life(a, e->slot, AGENT_LIFE, fx);
         }
     } else if (e->kind == AGENT_ON_REPORT) {
+        bool news = was_lost || report_is_news(&s->report, e->u.report);
         uint32_t incarnation = s->report.incarnation;
 
         s->report = *e->u.report;
         s->report.slot = e->slot;
         s->report.incarnation = incarnation;
-        changed(a, e->slot, fx);
+        if (news) {
+            changed(a, e->slot, fx);
+        } else {
+            a->progress = true;
+        }
     } else if (was_lost) {
         changed(a, e->slot, fx);
     }
@@ -341,6 +354,11 @@ static void on_tick(struct agent *a, struct agent_effects *fx)
     }
     if (a->welcomed && a->renew_at_ms <= a->now_ms) {
         send_renew(a, fx);
+        if (a->progress) {
+            a->progress = false;
+            a->reports_seq++;
+            send_reports(a, fx);
+        }
     }
     if (a->welcomed && a->reports_acked < a->reports_seq && a->reports_at_ms <= a->now_ms) {
         send_reports(a, fx);

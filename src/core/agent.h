@@ -52,6 +52,7 @@ struct agent {
     uint64_t lease_ms; /* when the newest acknowledged renewal was sent */
     uint64_t reports_seq, reports_acked;
     uint64_t reports_at_ms;
+    bool progress; /* steps were committed: the next renewal says so */
     uint64_t active;
     struct generation held; /* members are its own copy */
     struct slot slots[SLOTS_MAX];

@@ -78,7 +78,6 @@ enum note_kind {
     NOTE_DRAINING,
     NOTE_GONE,
     NOTE_REFUSED,
-    NOTE_PAUSED,
     NOTE_TAKEOVER,
     NOTE_FINISHED,
     NOTE_ENDED,

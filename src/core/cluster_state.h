@@ -65,7 +65,6 @@ struct node {
     bool timed;       /* its lease is in the heap … */
     bool timed_close; /* … and the end of its time to reconnect */
     bool going;       /* a record that ends it is on its way */
-    bool warmed;      /* all slots have been said to be warm */
     uint64_t lease_end_ms;
     uint64_t closed_ms; /* NEVER while connected, or never seen connected */
     uint64_t held;

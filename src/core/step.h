@@ -68,7 +68,6 @@ struct step {
     bool applied;     /* … and the update has been made: the state exists */
     uint64_t entered; /* the generation it acts in and is caught up in; 0 if none */
     bool confirmed;   /* … and that is active */
-    bool settled;     /* … and its members have settled */
     bool linked;      /* to every newcomer of `next` */
     bool computing;   /* the slices of this step have been asked for */
     bool reducing;

@@ -66,7 +66,7 @@ static void enter(struct step *s, struct step_effects *fx)
     s->next.number = 0;
     s->said_before = s->said;
     s->had_said = s->has_said;
-    s->linked = s->confirmed = s->settled = s->has_said = s->moved = false;
+    s->linked = s->confirmed = s->has_said = s->moved = false;
     s->computing = false;
     memset(s->peers, 0, s->group.n * sizeof(*s->peers));
     if (s->reducing) {
@@ -195,7 +195,6 @@ void on_loaded(struct step *s, const struct step_event *e, struct step_effects *
     s->committed = e->step;
     s->applied = true;
     s->entered = s->group.number;
-    s->settled = true;
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
         say(fx, STEP_STREAM, s->committed);
     }
@@ -215,7 +214,6 @@ void move_on(struct step *s, struct step_effects *fx)
     }
     enter(s, fx);
     s->entered = s->group.number;
-    s->settled = true;
     if (s->group.newcomers && s->applied) {
         say(fx, STEP_STREAM, s->committed);
     }

@@ -98,12 +98,10 @@ void settle_try(struct step *s, struct step_effects *fx)
             return; /* Whoever was left out might yet be needed: not before this one is active. */
         }
         commit(s, fx);
-        s->settled = true;
         begin_step(s, fx);
         return;
     }
     s->holds = false;
-    s->settled = true;
     regroup(s, newest);
     run_step(s, fx);
 }

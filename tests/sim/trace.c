@@ -123,7 +123,6 @@ void trace_note(struct world *w, const struct note *n)
     case NOTE_ENDED:
         trace(w, "orchestrator", "the run has ended");
         break;
-    case NOTE_PAUSED:
     case NOTE_RESTARTED:
     case NOTE_N:
         break;
