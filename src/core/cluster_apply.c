@@ -40,8 +40,7 @@ static void bury(struct cluster *c, struct node *n)
 /* Puts every node into the list that fits its workers, rank order kept. */
 static void relist(struct cluster *c, struct job *j, struct effects *fx)
 {
-    EACH_IN(c, &j->seniors, n)
-    {
+    EACH_IN (c, &j->seniors, n) {
         bool in = false;
 
         for (uint32_t s = 0; s < n->slots; s++) {
@@ -63,8 +62,7 @@ static void relist(struct cluster *c, struct job *j, struct effects *fx)
 
 static void clear_members(struct cluster *c, struct job *j, bool active_too)
 {
-    EACH_IN(c, &j->seniors, n)
-    {
+    EACH_IN (c, &j->seniors, n) {
         for (uint32_t s = 0; s < n->slots; s++) {
             struct worker *w = node_worker(c, n, s);
 
@@ -281,8 +279,7 @@ static int apply_active(struct cluster *c, const struct rec_active *r, struct ef
     if (j == NULL || r->generation != j->number || j->members_n == 0) {
         return MU_ECORRUPT;
     }
-    EACH_IN(c, &j->seniors, n)
-    {
+    EACH_IN (c, &j->seniors, n) {
         for (uint32_t s = 0; s < n->slots; s++) {
             node_worker(c, n, s)->active_inc = node_worker(c, n, s)->current_inc;
         }
@@ -384,8 +381,7 @@ static int apply_want(struct cluster *c, const struct rec_want *r)
     lists[0] = &j->seniors;
     lists[1] = &j->others;
     for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
-        EACH_IN(c, lists[l], n)
-        {
+        EACH_IN (c, lists[l], n) {
             n->listed = false;
         }
     }

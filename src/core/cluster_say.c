@@ -175,24 +175,21 @@ void publish_generation(struct cluster *c, struct job *j, struct effects *fx)
     struct generation g;
 
     generation_fill(c, j, &g);
-    EACH_NODE(c, j, n)
-    {
+    EACH_NODE (c, j, n) {
         send_generation(c, n, &g, fx);
     }
 }
 
 void publish_active(struct cluster *c, struct job *j, struct effects *fx)
 {
-    EACH_NODE(c, j, n)
-    {
+    EACH_NODE (c, j, n) {
         send_active(n, j->active, fx);
     }
 }
 
 void publish_ended(struct cluster *c, struct job *j, struct effects *fx)
 {
-    EACH_NODE(c, j, n)
-    {
+    EACH_NODE (c, j, n) {
         say_ended(j, n->conn, fx);
     }
 }
