@@ -35,7 +35,7 @@ struct cluster_config {
     bool adopt;           /* … unless this is set: they come in as newcomers */
 };
 
-/* The defaults that DESIGN.md and the manual name; the store's id is left 0. */
+/* Sane times for a cluster of machines on one network; the store's id is left 0. */
 struct cluster_config cluster_defaults(void);
 
 enum record_kind {
