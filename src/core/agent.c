@@ -316,6 +316,8 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         } else {
             new_life(a, e->slot, AGENT_LIFE, fx);
         }
+    } else if (s->state == SLOT_STOPPING) {
+        return; /* It is on its way out, and enters nothing any more. */
     } else if (e->kind == AGENT_ON_REPORT) {
         bool news = was_lost || report_is_news(&s->report, e->u.report);
         uint32_t incarnation = s->report.incarnation;

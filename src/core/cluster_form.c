@@ -77,7 +77,7 @@ static bool node_suspected(struct cluster *c, const struct node *n)
 
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
-    struct generation g = {.kind = GENERATION_FRESH, .base_step = j->checkpoint};
+    struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
     uint32_t picked_n, full_n = 0;
 

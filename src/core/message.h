@@ -169,7 +169,7 @@ struct generation {
     char job[NAME_MAX_LEN];
     uint32_t run;
     uint64_t number;
-    uint64_t from; /* the active generation that it continues; 0 if none */
+    uint64_t from; /* the last active one, which it continues or (fresh) gives up; 0 if none */
     uint8_t kind;
     uint8_t flags;
     uint64_t base_step; /* fresh only: the step its members start from */

@@ -70,7 +70,7 @@ static bool keeps_all(struct world *w, const struct generation *g)
         for (uint32_t k = 0; k < g->members_n; k++) {
             in |= g->members[k].worker == last->members[i];
         }
-        if (!in) {
+        if (!in && !w->machines[last->workers[i] / SLOTS_N].agent.draining) {
             return false;
         }
     }

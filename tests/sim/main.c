@@ -91,8 +91,12 @@ static bool wait_for_all(long jobs, const struct tally_all *all, double start_s)
         }
         if (wall_s() >= next_s) {
             next_s += PROGRESS_S;
-            fprintf(stderr, "%" PRIu64 " seeds in %.0f s, %" PRIu64 " failed\n", all->seeds_n,
+            fprintf(stderr, "%" PRIu64 " seeds in %.0f s, %" PRIu64 " failed", all->seeds_n,
                     wall_s() - start_s, all->failures_n);
+            if (all->failures_n != 0) {
+                fprintf(stderr, ", the first of them %" PRIu64, all->failures[0].seed);
+            }
+            fputc('\n', stderr);
         }
     }
     return crashed;
