@@ -24,6 +24,8 @@ static uint64_t base_step(uint8_t *flags_out)
 
 static void when_all_are_proved_dead_a_takeover_starts_at_once_from_step_0(void **state)
 {
+    struct generation g;
+
     uint8_t flags;
 
     form("a b");
@@ -34,6 +36,8 @@ static void when_all_are_proved_dead_a_takeover_starts_at_once_from_step_0(void 
     expect_generation("failure", "b");
     exits("b", 0, 137);
     expect_generation("fresh", "c");
+    assert_int_equal(cluster_generation(f.c, f.job, &g), MU_OK);
+    assert_int_equal(g.from, 1); /* It names the lineage that it gives up. */
     assert_int_equal(base_step(&flags), 0);
     assert_int_equal(flags, 0);
     assert_int_equal(said("note takeover"), 1);

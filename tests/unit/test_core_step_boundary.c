@@ -204,6 +204,28 @@ static void one_left_out_of_an_active_lineage_forgets(void **state)
     assert_int_equal(crew.men[2].forgets_n, 1);
 }
 
+/* It has entered a generation that became active without its hearing so, and is left out of a
+ * takeover: what that gives up tells it that it holds the state. */
+static void a_newcomer_that_did_not_hear_of_active_keeps_its_state_through_a_takeover(void **state)
+{
+    struct generation *g = generation(2, GENERATION_BOUNDARY, 1, 0, "0 1+");
+
+    trained(1, 3);
+    tell(0, g);
+    tell(1, g);
+    linked(0);
+    flow(4);
+    assert_int_equal(worker(1)->entered, 2);
+    assert_false(worker(1)->confirmed);
+    crew.men[0].gone = true;
+    tell(1, generation(3, GENERATION_FRESH, 2, 0, "2+"));
+    assert_int_equal(worker(1)->phase, STEP_PARKED);
+    tell(1, generation(4, GENERATION_FAILURE, 2, 0, "1"));
+    tell_active(1, 4);
+    flow(5);
+    assert_int_equal(worker(1)->committed, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +239,7 @@ int main(void)
         CREW_CASE(after_forgetting_a_worker_is_deaf_until_it_has_a_new_life),
         CREW_CASE(a_newcomer_of_a_generation_that_was_overtaken_is_out_again),
         CREW_CASE(one_left_out_of_an_active_lineage_forgets),
+        CREW_CASE(a_newcomer_that_did_not_hear_of_active_keeps_its_state_through_a_takeover),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
