@@ -1,14 +1,13 @@
 /* Workers that can't reach each other although both reach us. Suspicions gather until
  * they are ripe; then those go that hold nothing or have fallen silent, and of the rest the
- * smallest set of workers that covers every broken pair, ties to the newest. An edge whose end has
- * died or left explains nothing any more. */
+ * smallest set of workers that covers every broken pair, ties to the newest. Whoever is out stays
+ * out while the pair is said to be broken; an edge whose end has died explains nothing any more. */
 #include "core/cluster_state.h"
 
 #define EXACT_MAX 12 /* vertices up to which every subset is tried */
 
-/* The member's node and worker, or NULL if that life is not a living member. */
-static struct worker *living_member(struct cluster *c, const struct job *j, wid id,
-                                    struct node **n_out)
+/* The worker of that life, or NULL if it does not live. */
+static struct worker *living(struct cluster *c, const struct job *j, wid id)
 {
     struct node *n = node_by_number(c, wid_node(id));
     struct worker *w;
@@ -17,12 +16,14 @@ static struct worker *living_member(struct cluster *c, const struct job *j, wid 
         return NULL;
     }
     w = node_worker(c, n, wid_slot(id));
-    if (!worker_lives(n, w, wid_incarnation(id)) ||
-        (w->active_inc != w->incarnation && w->current_inc != w->incarnation)) {
-        return NULL;
-    }
-    *n_out = n;
-    return w;
+    return worker_lives(n, w, wid_incarnation(id)) ? w : NULL;
+}
+
+static bool living_member(struct cluster *c, const struct job *j, wid id)
+{
+    const struct worker *w = living(c, j, id);
+
+    return w != NULL && (w->active_inc == w->incarnation || w->current_inc == w->incarnation);
 }
 
 /* Nobody has said it again for a lease: the pair has healed. */
@@ -59,7 +60,6 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_suspect *m = e->u.suspect;
     struct node *n = node_by_conn(c, e->conn);
-    struct node *by, *peer;
     struct edge *edge;
     struct job *j;
 
@@ -68,8 +68,8 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
         return MU_EPROTO;
     }
     j = &c->jobs[n->job];
-    if (m->generation < j->active || m->by == m->peer || living_member(c, j, m->by, &by) == NULL ||
-        living_member(c, j, m->peer, &peer) == NULL) {
+    if (m->generation < j->active || m->by == m->peer || !living_member(c, j, m->by) ||
+        !living_member(c, j, m->peer)) {
         return MU_OK; /* It is about the past. */
     }
     edge = edge_get(c, n->job, MIN(m->by, m->peer), MAX(m->by, m->peer));
@@ -243,12 +243,10 @@ void suspect_cover(struct cluster *c, struct job *j)
     j->suspected = false;
     for (uint32_t i = 0; i < EDGES_MAX; i++) {
         struct edge *e = &c->edges[i];
-        struct node *an, *bn;
         struct worker *a, *b;
 
-        if (e->job != job_index(c, j) || edge_expired(c, e) ||
-            (a = living_member(c, j, e->a, &an)) == NULL ||
-            (b = living_member(c, j, e->b, &bn)) == NULL) {
+        if (e->job != job_index(c, j) || edge_expired(c, e) || (a = living(c, j, e->a)) == NULL ||
+            (b = living(c, j, e->b)) == NULL) {
             continue;
         }
         j->suspected = true;
