@@ -194,6 +194,19 @@ static void strangers_and_oneself_cannot_be_suspected(void **state)
     expect_active("boundary", "a b c+");
 }
 
+static void whoever_is_out_of_a_fresh_generation_stays_out(void **state)
+{
+    shape(1, 4);
+    join("a b c d");
+    expect_generation("fresh", "a b c d");
+    mutual("c", "b");
+    pass(f.config.suspect_ms);
+    expect_generation("fresh", "a b d");
+    mutual("d", "b");
+    pass(f.config.suspect_ms);
+    expect_generation("fresh", "a b"); /* c has not become better by d's going */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +225,7 @@ int main(void)
         CASE(a_pair_that_nobody_complained_of_for_a_lease_has_healed),
         CASE(nobody_can_complain_in_the_name_of_another),
         CASE(strangers_and_oneself_cannot_be_suspected),
+        CASE(whoever_is_out_of_a_fresh_generation_stays_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
