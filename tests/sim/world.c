@@ -141,17 +141,17 @@ struct sim_event *world_after(struct world *w, uint64_t delay_us, enum sim_kind 
     return e;
 }
 
-/* When whoever it is for can take it; processes that are stopped take it later. */
-static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
-{
-    const struct machine *m;
+enum receiver { TO_ORCH, TO_MACHINE, TO_TRAINER, TO_FATE };
 
-    switch (e->kind) {
+static enum receiver receiver_of(enum sim_kind kind)
+{
+    switch (kind) {
     case SIM_UP:
     case SIM_CLOSED_UP:
     case SIM_ORCH_TICK:
     case SIM_ORCH_SYNC:
-        return w->orch.stopped_until_us;
+    case SIM_ORCH_START:
+        return TO_ORCH;
     case SIM_DOWN:
     case SIM_TO_AGENT:
     case SIM_FORGET:
@@ -159,7 +159,7 @@ static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
     case SIM_CLOSED_DOWN:
     case SIM_CONNECT:
     case SIM_AGENT_TICK:
-        return w->machines[e->to].stopped_until_us;
+        return TO_MACHINE;
     case SIM_DATA:
     case SIM_TO_WORKER:
     case SIM_WORKER_TICK:
@@ -168,10 +168,27 @@ static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
     case SIM_COMPUTED:
     case SIM_APPLIED:
     case SIM_STOP:
+        return TO_TRAINER;
+    case SIM_FATE:
+        break;
+    }
+    return TO_FATE;
+}
+
+/* When whoever it is for can take it; processes that are stopped take it later. */
+static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
+{
+    const struct machine *m;
+
+    switch (receiver_of(e->kind)) {
+    case TO_ORCH:
+        return e->kind == SIM_ORCH_START ? 0 : w->orch.stopped_until_us;
+    case TO_MACHINE:
+        return w->machines[e->to].stopped_until_us;
+    case TO_TRAINER:
         m = &w->machines[e->to / SLOTS_N];
         return MAX(m->stopped_until_us, m->trainers[e->to % SLOTS_N].stopped_until_us);
-    case SIM_ORCH_START:
-    case SIM_FATE:
+    case TO_FATE:
         break;
     }
     return 0;
@@ -179,37 +196,14 @@ static uint64_t stopped_until(const struct world *w, const struct sim_event *e)
 
 static void deliver(struct world *w, struct sim_event *e)
 {
-    switch (e->kind) {
-    case SIM_UP:
-    case SIM_CLOSED_UP:
-    case SIM_ORCH_TICK:
-    case SIM_ORCH_SYNC:
-    case SIM_ORCH_START:
-        orch_event(w, e);
-        break;
-    case SIM_DOWN:
-    case SIM_TO_AGENT:
-    case SIM_FORGET:
-    case SIM_EXITED:
-    case SIM_CLOSED_DOWN:
-    case SIM_CONNECT:
-    case SIM_AGENT_TICK:
-        machine_event(w, e);
-        break;
-    case SIM_DATA:
-    case SIM_TO_WORKER:
-    case SIM_WORKER_TICK:
-    case SIM_LOADED_DATA:
-    case SIM_BASE:
-    case SIM_COMPUTED:
-    case SIM_APPLIED:
-    case SIM_STOP:
-        trainer_event(w, e);
-        break;
-    case SIM_FATE:
-        fate_event(w, e);
-        break;
-    }
+    static void (*const takers[])(struct world *, struct sim_event *) = {
+        [TO_ORCH] = orch_event,
+        [TO_MACHINE] = machine_event,
+        [TO_TRAINER] = trainer_event,
+        [TO_FATE] = fate_event,
+    };
+
+    takers[receiver_of(e->kind)](w, e);
 }
 
 bool world_next(struct world *w)
