@@ -125,6 +125,7 @@ void check_active(struct world *w, uint64_t generation)
     struct era *era = era_of(w, generation);
 
     era->active = true;
+    era_of(w, era->lineage)->last_active = generation;
     c->active = generation;
     if (era->lineage == c->lineage) {
         return;
@@ -139,6 +140,16 @@ void check_active(struct world *w, uint64_t generation)
     }
     c->head = era_of(w, era->lineage)->head = era->base;
     memset(c->first_in, 0, sizeof(c->first_in));
+}
+
+/* A zombie of a lineage that was given up may learn what that had committed. One that had been left
+ * out before may also commit the one step that all of its generation held: no member of the last
+ * active one got as far, so nobody follows it. */
+static bool zombie_may(struct world *w, const struct era *era, uint64_t step)
+{
+    const struct era *root = era_of(w, era->lineage);
+
+    return step <= root->head || (era->number < root->last_active && step == root->head + 1);
 }
 
 /* Invariants 2, 3, 4 and 5, at the one moment when they can be broken. */
@@ -156,8 +167,8 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
         return;
     }
-    if (era->lineage != c->lineage && step <= era_of(w, era->lineage)->head) {
-        return; /* A zombie learns what its lineage had committed before it was given up. */
+    if (era->lineage != c->lineage && zombie_may(w, era, step)) {
+        return;
     }
     if (era->lineage != c->lineage) {
         world_fail(w,

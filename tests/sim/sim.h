@@ -160,7 +160,8 @@ struct era {
     uint8_t kind, flags;
     bool active;
     uint64_t base;
-    uint64_t head; /* of the lineage that this one began: its newest committed step */
+    uint64_t head;        /* of the lineage that this one began: its newest committed step … */
+    uint64_t last_active; /* … and its last active generation */
     uint32_t members_n;
     wid members[WORKERS_N];
     uint32_t workers[WORKERS_N]; /* where they run */
