@@ -440,6 +440,9 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
             send_renew(a, fx);
         }
         break;
+    case AGENT_ON_ADDR:
+    case AGENT_ON_ATTACHED:
+    case AGENT_ON_DETACHED:
     case AGENT_ON_TICK:
         break;
     }

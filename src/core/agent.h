@@ -2,7 +2,12 @@
  *
  * Pure, like the cluster: an event comes in, effects go out through emit(). The driver owns the
  * connection, the processes and the unix sockets. The agent says how its workers stand, again
- * until it is acknowledged; it passes generations down; it gives each life of a worker its id. */
+ * until it is acknowledged; it passes generations down; it gives each life of a worker its id.
+ *
+ * In-process mode: a life is a process; it starts at once, warms up, and enters generations by
+ * itself. Restart mode, and auto until it is decided: a life waits, without a process, until it is
+ * in a generation; then its script starts in that generation, and is stopped and started again for
+ * the next. Its exit with 0 is the end; its exit by itself with anything else ends the life. */
 #ifndef CORE_AGENT_H
 #define CORE_AGENT_H
 
@@ -14,6 +19,7 @@ struct agent_config {
     struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello */
     uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
     uint32_t members_max;
+    uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
 };
 
 /* What a slot's process is doing, as the agent knows it. */
@@ -67,13 +73,15 @@ enum agent_effect_kind {
     AGENT_REPORTS,
     AGENT_BYE,
     AGENT_SUSPECT,
-    AGENT_START, /* a process for `slot`, as `worker` */
-    AGENT_STOP,
-    AGENT_LIFE, /* the running process of `slot` goes on as `worker`, a newcomer */
+    AGENT_START, /* a process for `slot`, as `worker`; u.generation: in that one, or NULL: warm up
+                  * first. code: how often it has failed before */
+    AGENT_STOP,  /* ask it to end, then make it; AGENT_ON_EXIT follows */
+    AGENT_LIFE,  /* the running process of `slot` goes on as `worker`, a newcomer */
     AGENT_TELL_GENERATION,
     AGENT_TELL_ACTIVE,
     AGENT_TELL_LEASE,
-    AGENT_DONE /* nothing is left to do: exit with `code` */
+    AGENT_TELL_ENDED, /* the run is over; AGENT_STOP follows */
+    AGENT_DONE        /* nothing is left to do: exit with `code` */
 };
 
 struct agent_effect {
@@ -90,6 +98,7 @@ struct agent_effect {
         const struct generation *generation;
         const struct msg_active *active;
         const struct msg_lease *lease;
+        const struct msg_ended *ended;
     } u;
 };
 
@@ -106,8 +115,12 @@ enum agent_event_kind {
     AGENT_ON_GENERATION,
     AGENT_ON_ACTIVE,
     AGENT_ON_ENDED,
-    AGENT_ON_BEAT,   /* `slot` lives */
-    AGENT_ON_REPORT, /* u.report: phase, entered, step, checkpoint, addr */
+    AGENT_ON_ADDR,     /* u.report: addr and port of `slot` for the next generation; the first time
+                        * before AGENT_ON_CONNECTED, then after each start */
+    AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
+    AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
+    AGENT_ON_BEAT,     /* `slot` lives */
+    AGENT_ON_REPORT,   /* u.report: phase, entered, step, checkpoint, addr */
     AGENT_ON_SUSPECT,
     AGENT_ON_FORGET, /* the worker has dropped its state and wants another life */
     AGENT_ON_EXIT,   /* the process of `slot` ended with `code` */

@@ -16,6 +16,8 @@
 #define SLICES_MAX 1024
 #define MEMBERS_MAX 131072
 #define DATA_MAX (1u << 20)
+#define SYNC_TAG_MAX 128
+#define SYNC_DATA_MAX (64u << 10)
 #define CONFIG_KEY_MAX 128
 #define CONFIG_VALUE_MAX (64u << 10)
 
@@ -70,11 +72,16 @@ struct report {
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
     uint64_t reached;    /* newest generation all of whose members answer it, and it them */
     char addr[ADDR_MAX_LEN];
+    uint32_t port; /* free on its host for the next generation, as MASTER_PORT; 0 if none */
 };
 
 /* ---- agent -> orchestrator ---- */
 
-#define NODE_DRAINING 1u /* hello and renewal flags: this node wants to leave */
+/* Flags of hello, renewal and (the first) acknowledgement. */
+#define NODE_DRAINING 1u  /* this node is to leave */
+#define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
+#define NODE_RESTART 4u   /* … or none has in time: scripts that know nothing of muster */
+#define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
 
 struct msg_hello {
     uint64_t store; /* id of the store that gave `node`; 0 if none did */
@@ -130,6 +137,7 @@ struct msg_welcome {
     uint32_t run;
     uint32_t lease_ms;
     uint32_t orphan_ms;
+    uint8_t mode; /* the job's, as in msg_ack */
 };
 
 struct msg_refused {
@@ -142,6 +150,7 @@ struct msg_ack {
     uint64_t reports;
     uint32_t flags;      /* NODE_DRAINING: somebody wants this node to leave */
     uint64_t generation; /* the newest: whoever holds an older one has no lease yet */
+    uint8_t mode;        /* the job's: auto until it is decided, then for the run */
 };
 
 enum generation_kind {
@@ -162,6 +171,7 @@ struct member {
     uint8_t role;
     uint8_t flags;
     char addr[ADDR_MAX_LEN];
+    uint32_t port; /* rank 0's is MASTER_PORT */
 };
 
 /* Both a message and a record. To nodes that have no member in it, the key is zero. */
@@ -183,21 +193,74 @@ struct msg_active {
     uint64_t generation;
 };
 
-/* The run is over: exit 0. */
+/* The run is over: exit 0, or 1 if it failed. Told to workers too. */
 struct msg_ended {
     uint32_t run;
     uint64_t step;
+    uint8_t failed;
+    char why[TEXT_MAX_LEN]; /* "" unless it failed or was shut down */
 };
 
 /* ---- agent <-> its workers (unix socket) ---- */
 
+/* A worker's first frame: which start of which slot it is, by its environment. */
+struct msg_attach {
+    uint32_t slot;
+    uint64_t cookie; /* random, one per start */
+    uint32_t pid;
+};
+
+/* The agent's answer, and again whenever the worker goes on as another. */
+struct msg_life {
+    wid worker;
+    uint32_t run;
+    uint32_t slots; /* of the node */
+    uint32_t lease_ms;
+    uint32_t orphan_ms;
+    uint8_t mode;
+    char job[NAME_MAX_LEN];
+    char node[NAME_MAX_LEN];
+};
+
 struct msg_beat {
+    wid worker;
+};
+
+/* It has dropped its state and wants another life. */
+struct msg_forget {
     wid worker;
 };
 
 /* When the last acknowledged renewal was sent, on the host's boot clock. */
 struct msg_lease {
     uint64_t sent_ms;
+};
+
+/* ---- worker <-> its agent <-> orchestrator ---- */
+
+/* A value for all under a tag. It is repeated, with the same request, until it is answered. */
+struct msg_sync {
+    wid worker;
+    uint64_t request; /* grows from call to call of one worker */
+    uint32_t wait_ms; /* what is left of its time */
+    char tag[SYNC_TAG_MAX];
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+/* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */
+struct msg_synced {
+    wid worker;
+    uint64_t request;
+    int32_t status;
+    uint64_t generation; /* whose members' values these are */
+    uint32_t index;
+    uint32_t total;
+    wid from;
+    char addr[ADDR_MAX_LEN];
+    char text[TEXT_MAX_LEN]; /* on failure: what happened, naming who is missing */
+    uint32_t data_n;
+    uint8_t *data;
 };
 
 /* ---- worker <-> worker; the frame's generation and key fence them ---- */
@@ -258,6 +321,36 @@ struct msg_admin {
     char node[NAME_MAX_LEN];
 };
 
+enum ask_what { ASK_STATUS, ASK_EVENTS, ASK_FOLLOW, ASK_N };
+
+struct msg_ask {
+    uint8_t what;
+    char job[NAME_MAX_LEN]; /* "" for all */
+    uint64_t since;         /* events: those after this number */
+};
+
+/* The answer to an admin or an ask; `more` frames follow if set. Data is JSON text in pieces. */
+struct msg_answer {
+    int32_t status;
+    uint8_t more;
+    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+/* One note of the orchestrator's, for those who follow. */
+struct msg_event {
+    uint64_t number;  /* from 1, in this life of the orchestrator */
+    uint64_t time_ms; /* wall clock, since 1970 */
+    uint8_t kind;     /* enum note_kind of core/cluster.h */
+    char job[NAME_MAX_LEN];
+    char node[NAME_MAX_LEN];
+    wid worker;
+    uint64_t generation;
+    uint64_t value;
+    char reason[TEXT_MAX_LEN];
+};
+
 /* ---- records: the durable state is what applying them in order gives ---- */
 
 struct rec_job {
@@ -295,6 +388,8 @@ struct rec_finished {
     uint32_t run;
     uint64_t step;
     uint8_t ended; /* every member has finished: all may leave */
+    uint8_t failed;
+    char why[TEXT_MAX_LEN];
 };
 
 /* `count` of the restart budget of (job, name, slot) is used up, the last of it by `worker`. */

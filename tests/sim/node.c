@@ -61,6 +61,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_TELL_LEASE:
         net_to_worker(w, worker, WIRE_LEASE, e->u.lease);
         break;
+    case AGENT_TELL_ENDED:
+        net_to_worker(w, worker, WIRE_ENDED, e->u.ended);
+        break;
     case AGENT_DONE:
         node->leaves = true;
         node->exit_code = e->code;

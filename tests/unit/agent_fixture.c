@@ -74,6 +74,9 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_TELL_LEASE:
         snprintf(line, LINE_MAX, "tell %u lease %" PRIu64, e->slot, e->u.lease->sent_ms);
         break;
+    case AGENT_TELL_ENDED:
+        snprintf(line, LINE_MAX, "tell %u ended run=%u", e->slot, e->u.ended->run);
+        break;
     case AGENT_DONE:
         snprintf(line, LINE_MAX, "done %d", e->code);
         break;

@@ -122,7 +122,7 @@ static void the_end_of_the_job_stops_all_and_is_a_success(void **state)
 {
     open_agent(2);
     up();
-    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){1, 10});
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1, .step = 10});
     assert_int_equal(said("stop 0"), 1);
     assert_int_equal(said("stop 1"), 1);
     STEP(.kind = AGENT_ON_EXIT, .slot = 0, .code = 0);
@@ -135,7 +135,7 @@ static void the_end_of_the_job_stops_all_and_is_a_success(void **state)
 static void a_newcomer_to_a_job_that_is_done_leaves_at_once(void **state)
 {
     STEP(.kind = AGENT_ON_CONNECTED);
-    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){1, 10});
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1, .step = 10});
     assert_int_equal(said("start"), 0);
     assert_int_equal(said("done 0"), 1);
 }
@@ -143,7 +143,7 @@ static void a_newcomer_to_a_job_that_is_done_leaves_at_once(void **state)
 static void the_end_is_reached_although_the_connection_was_lost(void **state)
 {
     up();
-    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){1, 10});
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1, .step = 10});
     STEP(.kind = AGENT_ON_CLOSED);
     STEP(.kind = AGENT_ON_EXIT, .code = 0);
     assert_int_equal(said("done 0"), 1);
@@ -154,7 +154,7 @@ static void an_end_heard_instead_of_a_welcome_stops_running_workers(void **state
     up();
     STEP(.kind = AGENT_ON_CLOSED);
     STEP(.kind = AGENT_ON_CONNECTED);
-    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){1, 10});
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1, .step = 10});
     assert_int_equal(said("stop 0"), 1);
     STEP(.kind = AGENT_ON_EXIT, .code = 0);
     assert_int_equal(said("done 0"), 1);
