@@ -35,7 +35,7 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 00 3100 18000000 0700000000000000 0807060504030201 4e6f2ed6 "
+               "4d535452 01 01 3100 18000000 0700000000000000 0807060504030201 c85506ef "
                "0200000003000000 2900000000000000 0800000000000000");
 }
 
@@ -151,7 +151,7 @@ static void a_want_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_WANT, &want, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0801 01 00 15000000 27440229 01006a 02000000 00 01 02000000 01000000 04030201");
+               "0801 01 01 15000000 2e05b93c 01006a 02000000 00 01 02000000 01000000 04030201");
 }
 
 static void a_config_record_has_these_bytes(void **state)
@@ -163,7 +163,7 @@ static void a_config_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0a01 01 00 15000000 367814fa 0000 01006b 0900000000000000 00 03000000 7600ff");
+               "0a01 01 01 15000000 3f39afef 0000 01006b 0900000000000000 00 03000000 7600ff");
 }
 
 static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)
@@ -187,6 +187,8 @@ static void lines_read_like_this(void **state)
     struct rec_want want = {.job = "mnist", .size = 2, .nodes_n = 2, .nodes = nodes};
     struct msg_sum sum = {.from = wid_make(1, 0, 1), .step = 3, .data_n = 4096};
     struct msg_welcome welcome = {.store = 0xabcdef, .node = 4, .lease_ms = 1000};
+    struct msg_sync sync = {.worker = wid_make(1, 0, 1), .request = 2, .tag = "go", .data_n = 5};
+    struct msg_ended ended = {.run = 1, .step = 9, .failed = 1, .why = "n2.0#1 exited with 3"};
 
     expect_line(WIRE_READY, &ready, 7, "ready gen=7 from=n3.0#2 step=41 newest=8");
     expect_line(WIRE_SETTLE, &settle, 9, "settle gen=9 from=n1.2#3 step=40 held=yes slices=none");
@@ -203,7 +205,10 @@ static void lines_read_like_this(void **state)
     expect_line(WIRE_REC_WANT, &want, 0, "want job=mnist size=2 paused=no listed=no nodes=[4, 9]");
     expect_line(WIRE_SUM, &sum, 2, "sum gen=2 from=n1.0#1 step=3 offset=0 data=4096B");
     expect_line(WIRE_WELCOME, &welcome, 0,
-                "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0");
+                "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0 mode=auto");
+    expect_line(WIRE_SYNC, &sync, 0, "sync worker=n1.0#1 request=2 wait_ms=0 tag=go data=5B");
+    expect_line(WIRE_ENDED, &ended, 0,
+                "ended run=1 step=9 failed=yes why=\"n2.0#1 exited with 3\"");
     expect_line((enum wire_type)9999, NULL, 0, "unknown");
 }
 

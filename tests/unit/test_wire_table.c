@@ -1,5 +1,6 @@
 #include "unit/unit.h"
 
+#include "base/crc32c.h"
 #include "wire/table.h"
 
 #include <string.h>
@@ -94,12 +95,45 @@ static void fields_are_appended_never_inserted(void **state)
         const struct wire_desc *d = wire_desc(wire_types[i]);
 
         assert_true(d->fields_n > 0);
-        assert_int_equal(d->fields[0].since, 0);
+        assert_true(d->fields[0].since <= WIRE_MINOR);
         for (uint32_t k = 1; k < d->fields_n; k++) {
             assert_true(d->fields[k].since >= d->fields[k - 1].since);
             assert_true(d->fields[k].since <= WIRE_MINOR);
         }
     }
+}
+
+/* Names, kinds and order of all fields that a minor version brought, of one message after the
+ * other; lists by what is in them. */
+static uint32_t digest(const struct wire_desc *d, uint8_t since, uint32_t crc)
+{
+    for (uint32_t k = 0; k < d->fields_n; k++) {
+        const struct wire_field *f = &d->fields[k];
+
+        if (f->kind == KIND_LIST) {
+            crc = digest(f->sub(), since, crc);
+        }
+        if (f->since == since) {
+            crc = crc32c(crc, f->name, strlen(f->name) + 1);
+            crc = crc32c(crc, &f->kind, sizeof(f->kind));
+        }
+    }
+    return crc;
+}
+
+static void what_1_0_had_is_as_it_was(void **state)
+{
+    uint32_t crc = 0;
+
+    for (uint32_t i = 0; i < wire_types_n; i++) {
+        const struct wire_desc *d = wire_desc(wire_types[i]);
+
+        if (d->fields[0].since == 0) {
+            crc = crc32c(crc, &wire_types[i], sizeof(wire_types[i]));
+        }
+        crc = digest(d, 0, crc);
+    }
+    assert_int_equal(crc, 0x1cdd331b);
 }
 
 static void numbers_of_messages_and_records_stay_apart(void **state)
@@ -170,6 +204,7 @@ int main(void)
         cmocka_unit_test(fields_cover_their_structs_without_overlap),
         cmocka_unit_test(every_enum_has_a_name_for_each_value),
         cmocka_unit_test(fields_are_appended_never_inserted),
+        cmocka_unit_test(what_1_0_had_is_as_it_was),
         cmocka_unit_test(numbers_of_messages_and_records_stay_apart),
         cmocka_unit_test(text_is_utf8_without_control_characters),
     };

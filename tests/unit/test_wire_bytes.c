@@ -1,0 +1,294 @@
+/* Messages of each minor version, byte by byte. Those of 1.0 were written by muster as it was
+ * then: they must be understood for ever. Those of 1.1 are what is written now. A change here
+ * is a change of the protocol: it needs another version, not another golden. */
+#include "unit/unit.h"
+
+#include "wire/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REQUEST 0x0102030405060708u
+#define N3 (3ull << 32 | 2)           /* n3.0#2 */
+#define N4 (4ull << 32 | 1 << 24 | 1) /* n4.1#1 */
+
+static uint64_t memory[512];
+static uint8_t data[] = {0xd1, 0, 0xd3};
+static uint32_t nodes[] = {1, 0x01020304};
+
+/* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
+
+static struct report reports[] = {
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0},
+};
+static struct msg_reports all_reports = {4, 2, reports};
+static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
+static struct msg_ack ack = {9, 4, NODE_DRAINING, 7, MODE_RESTART};
+static struct member members[] = {
+    {N3, 0x11, ROLE_CHIEF, MEMBER_CAUGHT_UP, "a:1", 29500},
+    {N4, 0x12, ROLE_WORKER, 0, "b:2", 0},
+};
+static struct generation generation = {
+    .job = "j",
+    .run = 2,
+    .number = 7,
+    .from = 6,
+    .kind = GENERATION_FAILURE,
+    .flags = GENERATION_HOLD,
+    .key = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+            16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31},
+    .members_n = 2,
+    .members = members,
+};
+static struct msg_ended ended = {2, 41, 1, "no"};
+static struct msg_ready ready = {N3, 41, 8};
+static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
+static struct rec_want want = {"j", 2, 0, 1, 2, nodes};
+
+struct golden {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes_0;
+    const char *bytes_1;
+};
+
+static const struct golden kept[] = {
+    {WIRE_REPORT, &reports[0],
+     "4d5354520100010032000000070000000000000008070605040302015d1af54b0100000002000000"
+     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
+     "3a31",
+     "4d535452010101003600000007000000000000000807060504030201f61f423f0100000002000000"
+     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
+     "3a313c730000"},
+    {WIRE_REPORTS, &all_reports,
+     "4d53545201001200710000000700000000000000080706050403020190e49b680400000000000000"
+     "02000000320001000000020000000300000000070000000000000029000000000000002800000000"
+     "00000008000000000000000300613a312f0002000000030000000689000000000000000000000000"
+     "00000000000000000000000000000000000000000000000000",
+     "4d5354520101120079000000070000000000000008070605040302010e561b1d0400000000000000"
+     "02000000360001000000020000000300000000070000000000000029000000000000002800000000"
+     "00000008000000000000000300613a313c7300003300020000000300000006890000000000000000"
+     "000000000000000000000000000000000000000000000000000000000000000000"},
+    {WIRE_WELCOME, &welcome,
+     "4d5354520100200018000000070000000000000008070605040302012d6e396fefcdab0000000000"
+     "0400000002000000e8030000c0270900",
+     "4d5354520101200019000000070000000000000008070605040302016d92544fefcdab0000000000"
+     "0400000002000000e8030000c027090002"},
+    {WIRE_ACK, &ack,
+     "4d535452010022001c00000007000000000000000807060504030201f7b611200900000000000000"
+     "0400000000000000010000000700000000000000",
+     "4d535452010122001d00000007000000000000000807060504030201e8e4d5d00900000000000000"
+     "040000000000000001000000070000000000000001"},
+    {WIRE_GENERATION, &generation,
+     "4d5354520100230077000000070000000000000008070605040302016fa1d44501006a0200000007"
+     "00000000000000060000000000000002010000000000000000000102030405060708090a0b0c0d0e"
+     "0f101112131415161718191a1b1c1d1e1f0200000017000200000003000000110000000000000001"
+     "010300613a3117000100000104000000120000000000000000000300623a32",
+     "4d535452010123007f00000007000000000000000807060504030201aa8319b501006a0200000007"
+     "00000000000000060000000000000002010000000000000000000102030405060708090a0b0c0d0e"
+     "0f101112131415161718191a1b1c1d1e1f020000001b000200000003000000110000000000000001"
+     "010300613a313c7300001b000100000104000000120000000000000000000300623a3200000000"},
+    {WIRE_ENDED, &ended,
+     "4d535452010025000c00000007000000000000000807060504030201699834dd0200000029000000"
+     "00000000",
+     "4d535452010125001100000007000000000000000807060504030201da1d90b60200000029000000"
+     "000000000102006e6f"},
+    {WIRE_READY, &ready,
+     "4d5354520100310018000000070000000000000008070605040302014e6f2ed60200000003000000"
+     "29000000000000000800000000000000",
+     "4d535452010131001800000007000000000000000807060504030201c85506ef0200000003000000"
+     "29000000000000000800000000000000"},
+    {WIRE_REC_FINISHED, &finished, "0501010010000000bcee020d01006a02000000290000000000000001",
+     "05010101150000005930d6f601006a020000002900000000000000010102006e6f"},
+    {WIRE_REC_GENERATION, &generation,
+     "03010100770000008d2437a701006a02000000070000000000000006000000000000000201000000"
+     "0000000000000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f020000"
+     "0017000200000003000000110000000000000001010300613a311700010000010400000012000000"
+     "0000000000000300623a32",
+     "030101017f00000088a9f6a701006a02000000070000000000000006000000000000000201000000"
+     "0000000000000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f020000"
+     "001b000200000003000000110000000000000001010300613a313c7300001b000100000104000000"
+     "120000000000000000000300623a3200000000"},
+    {WIRE_REC_WANT, &want, "08010100150000002744022901006a020000000001020000000100000004030201",
+     "08010101150000002e05b93c01006a020000000001020000000100000004030201"},
+};
+
+/* ---- what 1.1 added ---- */
+
+static struct msg_attach attach = {3, 0xc00c1e, 4711};
+static struct msg_life life = {N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n"};
+static struct msg_forget forget = {N3};
+static struct msg_sync sync = {N3, 5, 250, "t", 3, data};
+static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data};
+static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
+static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
+static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why"};
+
+static const struct golden added[] = {
+    {WIRE_ATTACH, &attach, NULL,
+     "4d5354520101040010000000070000000000000008070605040302014bb6810a030000001e0cc000"
+     "0000000067120000"},
+    {WIRE_LIFE, &life, NULL,
+     "4d535452010105001f0000000700000000000000080706050403020121b6d4110200000003000000"
+     "0200000004000000e8030000c02709000001006a01006e"},
+    {WIRE_FORGET, &forget, NULL,
+     "4d53545201010600080000000700000000000000080706050403020147d4c0590200000003000000"},
+    {WIRE_SYNC, &sync, NULL,
+     "4d535452010107001e00000007000000000000000807060504030201cc39136e0200000003000000"
+     "0500000000000000fa00000001007403000000d100d3"},
+    {WIRE_SYNCED, &synced, NULL,
+     "4d535452010108003c000000070000000000000008070605040302013dfcb8f80200000003000000"
+     "0500000000000000f2ffffff0700000000000000010000000200000001000001040000000300623a"
+     "3202006e6f03000000d100d3"},
+    {WIRE_ASK, &ask, NULL,
+     "4d535452010141000c0000000700000000000000080706050403020129e0c7890201006a0c000000"
+     "00000000"},
+    {WIRE_ANSWER, &answer, NULL,
+     "4d5354520101420010000000070000000000000008070605040302019d378a4ff8ffffff0102006e"
+     "6f03000000d100d3"},
+    {WIRE_EVENT, &event, NULL,
+     "4d535452010143003400000007000000000000000807060504030201af872e860d00000000000000"
+     "0068e5cf8b0100000201006a01006e02000000030000000700000000000000290000000000000003"
+     "00776879"},
+};
+
+static size_t unhex(const char *text, uint8_t *out)
+{
+    size_t n = strlen(text) / 2;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned byte = 0;
+
+        assert_int_equal(sscanf(text + 2 * i, "%2x", &byte), 1);
+        out[i] = (uint8_t)byte;
+    }
+    return n;
+}
+
+static void expect_hex(const uint8_t *bytes, size_t n, const char *want_hex)
+{
+    char text[2048];
+
+    assert_true(n * 2 < sizeof(text));
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    assert_string_equal(text, want_hex);
+}
+
+static size_t encode(enum wire_type type, const void *msg, uint8_t *out, size_t cap)
+{
+    size_t n = 0;
+    int rc = wire_is_message(type) ? wire_encode(type, msg, 7, REQUEST, out, cap, &n)
+                                   : wire_record_encode(type, msg, out, cap, &n);
+
+    assert_int_equal(rc, MU_OK);
+    return n;
+}
+
+/* bytes must outlive *msg. */
+static void decode(enum wire_type type, const uint8_t *bytes, size_t n, union wire_any *msg)
+{
+    struct wire_scratch scratch = {(uint8_t *)memory, sizeof(memory), 0};
+    struct wire_fault fault = {0};
+    struct wire_header h;
+    unsigned got = 0;
+
+    if (wire_is_message(type)) {
+        assert_int_equal(wire_frame_decode(bytes, n, &h, msg, &scratch, &fault), MU_OK);
+        assert_int_equal(h.type, type);
+        assert_true(h.generation == 7 && h.request == REQUEST);
+    } else {
+        assert_int_equal(wire_record_decode(bytes, n, &got, msg, &scratch, &fault), MU_OK);
+        assert_int_equal(got, type);
+    }
+}
+
+static void check_now(const struct golden *g)
+{
+    uint8_t bytes[1024], again[1024];
+    union wire_any msg;
+
+    expect_hex(bytes, encode(g->type, g->msg, bytes, sizeof(bytes)), g->bytes_1);
+    decode(g->type, bytes, unhex(g->bytes_1, bytes), &msg);
+    expect_hex(again, encode(g->type, &msg, again, sizeof(again)), g->bytes_1);
+}
+
+static void each_message_of_1_0_is_written_with_these_bytes_now(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        check_now(&kept[i]);
+    }
+}
+
+static void each_message_that_1_1_added_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(added); i++) {
+        check_now(&added[i]);
+    }
+}
+
+/* The fields that 1.1 added are zero; the others are those of the struct above: with the new ones
+ * put in, it encodes to the bytes of 1.1. */
+static void put_new_fields(enum wire_type type, union wire_any *msg)
+{
+    switch (type) {
+    case WIRE_REPORT:
+        assert_int_equal(msg->report.port, 0);
+        msg->report.port = reports[0].port;
+        break;
+    case WIRE_REPORTS:
+        assert_true(msg->reports.reports[0].port == 0 && msg->reports.reports[1].port == 0);
+        msg->reports.reports[0].port = reports[0].port;
+        break;
+    case WIRE_WELCOME:
+        assert_int_equal(msg->welcome.mode, 0);
+        msg->welcome.mode = welcome.mode;
+        break;
+    case WIRE_ACK:
+        assert_int_equal(msg->ack.mode, 0);
+        msg->ack.mode = ack.mode;
+        break;
+    case WIRE_GENERATION:
+    case WIRE_REC_GENERATION:
+        assert_true(msg->generation.members[0].port == 0 && msg->generation.members[1].port == 0);
+        msg->generation.members[0].port = members[0].port;
+        break;
+    case WIRE_ENDED:
+        assert_true(msg->ended.failed == 0 && msg->ended.why[0] == '\0');
+        msg->ended.failed = 1;
+        strcpy(msg->ended.why, ended.why);
+        break;
+    case WIRE_REC_FINISHED:
+        assert_true(msg->rec_finished.failed == 0 && msg->rec_finished.why[0] == '\0');
+        msg->rec_finished.failed = 1;
+        strcpy(msg->rec_finished.why, finished.why);
+        break;
+    default: /* It has no new fields. */
+        break;
+    }
+}
+
+static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        uint8_t bytes[1024], again[1024];
+        union wire_any msg;
+
+        decode(kept[i].type, bytes, unhex(kept[i].bytes_0, bytes), &msg);
+        put_new_fields(kept[i].type, &msg);
+        expect_hex(again, encode(kept[i].type, &msg, again, sizeof(again)), kept[i].bytes_1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_message_of_1_0_is_written_with_these_bytes_now),
+        cmocka_unit_test(each_message_that_1_1_added_has_these_bytes),
+        cmocka_unit_test(bytes_of_1_0_are_understood_with_later_fields_zero),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
