@@ -166,6 +166,9 @@ struct event {
 int cluster_init(const struct cluster_config *config, struct cluster **c_out);
 void cluster_close(struct cluster *c);
 
+/* The store's id, which the driver learns only when it has replayed it; before cluster_start(). */
+void cluster_set_store(struct cluster *c, uint64_t store);
+
 /* After the last record of the journal has been applied: the time starts, and every
  * known node has a lease from now (the grace). */
 void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx);
@@ -209,5 +212,55 @@ int cluster_job(const struct cluster *c, const char *job, struct job_view *view_
 int cluster_generation(struct cluster *c, const char *job, struct generation *g_out);
 
 size_t cluster_memory(const struct cluster *c);
+
+/* The rest of a job, for those who show it. */
+struct job_look {
+    struct job_view view;
+    uint32_t min, max, max_restarts;
+    uint32_t want_size;   /* nodes that people want; 0: as many as max */
+    uint32_t survivors_n; /* living members of the active generation */
+    uint8_t mode;
+    bool paused;
+    uint64_t base_step;
+};
+
+/* One slot of a node. */
+struct slot_look {
+    wid worker;  /* its newest life; 0: none was reported yet */
+    wid member;  /* the life that is in the published generation; 0: none */
+    bool active; /* one of its lives is in the active generation */
+    bool lives;  /* by its own word and its agent's */
+    uint8_t phase;
+    uint64_t entered, step;
+    uint32_t spent; /* of its restart budget */
+    const char *addr;
+};
+
+/* A node whose record is durable. */
+struct node_look {
+    const char *name;
+    uint32_t number;
+    uint32_t conn; /* 0: none */
+    uint64_t host;
+    uint8_t role;
+    bool gone;     /* for good; a generation still names it */
+    bool lapsed;   /* out of touch */
+    bool draining; /* it is to leave */
+    bool member;   /* a slot of it is in the published generation */
+    uint64_t held;
+    uint32_t slots;
+    const struct slot_look *slot; /* `slots` of them */
+};
+
+/* What they get is borrowed for the call; they must not call what changes the cluster. */
+typedef void cluster_job_fn(void *arg, const struct job_look *j);
+typedef void cluster_node_fn(void *arg, const struct node_look *n);
+
+/* MU_ENOENT if there is no such job. */
+int cluster_look_job(const struct cluster *c, const char *job, struct job_look *look_out);
+void cluster_each_job(const struct cluster *c, cluster_job_fn *fn, void *arg);
+
+/* Those with members first, so that their member slots come in order of rank. MU_ENOENT. */
+int cluster_each_node(const struct cluster *c, const char *job, cluster_node_fn *fn, void *arg);
 
 #endif
