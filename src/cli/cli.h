@@ -4,8 +4,15 @@
 
 #include "base/base.h"
 
-/* Exit statuses: 0 done, 1 it failed, 2 it was not asked for rightly. */
-#define EXIT_USAGE 2
+/* Exit statuses of all commands but `run`, which passes on its script's: 0 done, 1 it failed, and:
+ */
+#define EXIT_USAGE 2       /* it was not asked for rightly */
+#define EXIT_UNREACHABLE 3 /* no orchestrator answers there */
+#define EXIT_DENIED 4      /* no token, or not the right one */
+#define EXIT_NOT_FOUND 5   /* the orchestrator knows no such job or node */
+
+/* Where an orchestrator listens unless it is told otherwise. */
+#define CLI_PORT 5556
 
 struct cli_command {
     const char *name;

@@ -1,7 +1,5 @@
-/* "Did you mean": the command nearest to what was typed. */
-#include "cli/cli.h"
+#include "cli/suggest.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define NAME_MAX_BYTES 32
@@ -34,33 +32,24 @@ static size_t distance(const char *a, const char *b)
     return row[b_n];
 }
 
-static const char *nearest(const char *name)
+void suggest_begin(struct suggestion *s, const char *typed)
 {
-    const char *best = NULL;
-    size_t best_distance = 3; /* Further than two letters is no typing error. */
-
-    name += strspn(name, "-");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        size_t d = distance(name, c->name);
-
-        if (d < best_distance && d < strlen(c->name)) {
-            best = c->name;
-            best_distance = d;
-        }
-    }
-    return best;
+    s->typed = typed + strspn(typed, "-");
+    s->best = NULL;
+    s->distance = 3; /* Further than two letters is no typing error. */
 }
 
-int cli_unknown(const char *name)
+void suggest_offer(struct suggestion *s, const char *name)
 {
-    const char *best = nearest(name);
+    size_t typed_n = strlen(s->typed);
+    size_t d = distance(s->typed, name);
 
-    if (best != NULL) {
-        fprintf(stderr, "muster: there is no command \"%s\". Did you mean \"muster %s\"?\n", name,
-                best);
-    } else {
-        fprintf(stderr, "muster: there is no command \"%s\". \"muster help\" lists them all.\n",
-                name);
+    /* The beginning of a name is near to it, after every typing error. */
+    if (typed_n >= 3 && strncmp(s->typed, name, typed_n) == 0) {
+        d = MIN(d, 2);
     }
-    return EXIT_USAGE;
+    if (d < s->distance && d < strlen(name)) {
+        s->best = name;
+        s->distance = d;
+    }
 }
