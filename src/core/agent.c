@@ -1,6 +1,5 @@
 /* The agent: hello, renewals, reports, and the lives of its workers. */
-#include "core/agent.h"
-
+#include "core/agent_state.h"
 #include "core/mutation.h"
 
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #define HELLO_AGAIN_MS 100
 #define REPORTS_AGAIN_MS 200
+#define EXIT_TIMEOUT_MS 300000
 
 int agent_init(struct agent *a, const struct agent_config *config)
 {
@@ -17,6 +17,7 @@ int agent_init(struct agent *a, const struct agent_config *config)
     }
     memset(a, 0, sizeof(*a));
     a->config = *config;
+    a->mode = config->hello.mode;
     a->lease_len_ms = config->renew_ms * 3;
     a->held.members = calloc(config->members_max, sizeof(*a->held.members));
     return a->held.members != NULL ? MU_OK : MU_ENOMEM;
@@ -28,11 +29,6 @@ void agent_close(struct agent *a)
     a->held.members = NULL;
 }
 
-static wid slot_wid(const struct agent *a, uint32_t slot)
-{
-    return wid_make(a->node, slot, a->slots[slot].report.incarnation);
-}
-
 /* ---- to the orchestrator ---- */
 
 static uint32_t reports_fill(struct agent *a)
@@ -40,20 +36,24 @@ static uint32_t reports_fill(struct agent *a)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        const struct slot *s = &a->slots[i];
-
-        if (s->state == SLOT_EMPTY) {
-            continue;
+        if (a->slots[i].state != SLOT_EMPTY) {
+            a->out[n++] = slot_report(a, i);
         }
-        a->out[n] = s->report;
-        if (s->state == SLOT_EXITED) {
-            a->out[n].phase = PHASE_EXITED;
-        } else if (s->lost) {
-            a->out[n].phase = PHASE_LOST;
-        }
-        n++;
     }
     return n;
+}
+
+/* What this node wants, and what it has seen of the scripts as long as that decides something. */
+static uint32_t node_flags(const struct agent *a)
+{
+    uint32_t flags = a->draining ? NODE_DRAINING : 0;
+
+    if (a->mode == MODE_AUTO && a->attached) {
+        flags |= NODE_INPROCESS;
+    } else if (a->mode == MODE_AUTO && a->unattached) {
+        flags |= NODE_RESTART;
+    }
+    return flags;
 }
 
 static void send_hello(struct agent *a, struct agent_effects *fx)
@@ -64,7 +64,7 @@ static void send_hello(struct agent *a, struct agent_effects *fx)
     m.store = a->store;
     m.node = a->node;
     m.run = a->run;
-    m.flags = a->draining ? NODE_DRAINING : 0;
+    m.flags = node_flags(a);
     m.held = a->held.number;
     m.active = a->active;
     m.seq = a->reports_seq;
@@ -73,13 +73,14 @@ static void send_hello(struct agent *a, struct agent_effects *fx)
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_HELLO, .u.hello = &m});
 }
 
-static void send_renew(struct agent *a, struct agent_effects *fx)
+void agent_renew(struct agent *a, struct agent_effects *fx)
 {
-    struct msg_renew m = {.seq = ++a->renew_seq,
-                          .held = a->held.number,
-                          .active = a->active,
-                          .flags = a->draining ? NODE_DRAINING : 0};
+    struct msg_renew m = {.held = a->held.number, .active = a->active, .flags = node_flags(a)};
 
+    if (!a->welcomed) {
+        return; /* The next hello says it. */
+    }
+    m.seq = ++a->renew_seq;
     a->sent_ms[m.seq % AGENT_RENEWALS] = a->now_ms;
     a->renew_at_ms = a->now_ms + MIN(a->config.renew_ms, a->lease_len_ms / 3);
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_RENEW, .u.renew = &m});
@@ -97,86 +98,64 @@ static void send_reports(struct agent *a, struct agent_effects *fx)
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_REPORTS, .u.reports = &m});
 }
 
-static void changed(struct agent *a, uint32_t slot, struct agent_effects *fx)
+void agent_changed(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     a->slots[slot].reported = ++a->reports_seq;
     send_reports(a, fx);
 }
 
-/* ---- the lives of workers ---- */
-
-static void tell(struct agent *a, uint32_t slot, struct agent_effects *fx)
-{
-    struct msg_lease lease = {.sent_ms = a->lease_ms};
-    struct msg_active active = {.generation = a->active};
-
-    fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = slot, .u.lease = &lease});
-    if (a->held.number != 0) {
-        fx->emit(fx, &(struct agent_effect){
-                         .kind = AGENT_TELL_GENERATION, .slot = slot, .u.generation = &a->held});
-    }
-    if (a->active != 0) {
-        fx->emit(fx, &(struct agent_effect){
-                         .kind = AGENT_TELL_ACTIVE, .slot = slot, .u.active = &active});
-    }
-}
-
-/* Nothing that the life before has said holds for this one. */
-static void new_life(struct agent *a, uint32_t slot, enum agent_effect_kind how,
-                     struct agent_effects *fx)
-{
-    struct slot *s = &a->slots[slot];
-    uint32_t incarnation = s->report.incarnation + 1;
-
-    s->report = (struct report){.slot = slot, .incarnation = incarnation, .phase = PHASE_WARMING};
-    s->state = SLOT_RUNNING;
-    s->lost = s->unleased = false;
-    s->beat_ms = a->now_ms;
-    fx->emit(fx, &(struct agent_effect){.kind = how, .slot = slot, .worker = slot_wid(a, slot)});
-    tell(a, slot, fx);
-    changed(a, slot, fx);
-}
-
-static void stop(struct agent *a, uint32_t slot, struct agent_effects *fx)
-{
-    struct slot *s = &a->slots[slot];
-
-    s->leave = true;
-    if (s->state == SLOT_RUNNING) {
-        s->state = SLOT_STOPPING;
-        fx->emit(fx, &(struct agent_effect){.kind = AGENT_STOP, .slot = slot});
-    }
-}
+/* ---- the node as a whole ---- */
 
 static void stop_all(struct agent *a, struct agent_effects *fx)
 {
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        stop(a, i, fx);
+        slot_stop(a, i, fx);
     }
 }
 
-/* Starts what should run; leaves once nothing does and nothing should. */
+/* What the node exits with: the code of a script that failed and was not started again. */
+static int exit_code(const struct agent *a)
+{
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        const struct slot *s = &a->slots[i];
+
+        if (s->state == SLOT_EXITED && s->failed && !a->draining && a->exit_code == 0) {
+            return (int)s->report.exit_code;
+        }
+    }
+    return a->exit_code;
+}
+
+/* One slot: starts what should run. True if it has nothing left to do. */
+static bool look_after_slot(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+    bool acked = s->state == SLOT_EMPTY || a->reports_acked >= s->reported;
+    bool ended = s->state == SLOT_EMPTY || s->state == SLOT_EXITED;
+
+    s->leave |= a->draining && slot_idle(s); /* A node that leaves starts nothing. */
+    if (s->state == SLOT_FINISHED && !slot_by_generation(a) && acked) {
+        s->leave = true; /* That it finished is known; now that it is gone. */
+        s->state = SLOT_EXITED;
+        s->report.exit_code = 0;
+        agent_changed(a, slot, fx);
+    } else if (ended && !s->leave && !a->over && a->welcomed && acked && s->ready_ms <= a->now_ms) {
+        slot_begin(a, slot, fx);
+    }
+    return slot_idle(s) && (s->leave || a->over);
+}
+
 static void look_after(struct agent *a, struct agent_effects *fx)
 {
-    uint32_t gone_n = 0;
+    uint32_t gone_n = 0, left_n = 0;
 
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        struct slot *s = &a->slots[i];
-        bool acked = s->state == SLOT_EMPTY || a->reports_acked >= s->reported;
-        bool ended = s->state == SLOT_EMPTY || s->state == SLOT_EXITED;
-
-        s->leave |= a->draining && ended; /* A node that leaves starts nothing. */
-        if (ended && !s->leave && !a->over && a->welcomed && acked) {
-            new_life(a, i, AGENT_START, fx);
-        }
-        /* A draining node that holds no state has no reason to stay. */
-        if (a->draining && s->state == SLOT_RUNNING && s->report.entered == 0 &&
-            s->report.phase != PHASE_IN) {
-            stop(a, i, fx);
-        }
-        gone_n += ended && (s->leave || a->over);
+        gone_n += look_after_slot(a, i, fx);
+        left_n += a->slots[i].leave &&
+                  (a->slots[i].state != SLOT_EXITED || a->reports_acked >= a->slots[i].reported);
     }
-    if (gone_n == a->config.hello.slots && (a->over || a->draining)) {
+    if (gone_n == a->config.hello.slots &&
+        (a->over || a->draining || left_n == a->config.hello.slots)) {
         struct msg_bye bye = {.node = a->node};
 
         if (a->welcomed) {
@@ -184,7 +163,7 @@ static void look_after(struct agent *a, struct agent_effects *fx)
         }
         a->welcomed = false;
         a->over = a->done = true;
-        fx->emit(fx, &(struct agent_effect){.kind = AGENT_DONE, .code = a->exit_code});
+        fx->emit(fx, &(struct agent_effect){.kind = AGENT_DONE, .code = exit_code(a)});
     }
 }
 
@@ -200,15 +179,14 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     a->node = m->node;
     a->run = m->run;
     a->lease_len_ms = m->lease_ms;
+    slots_mode(a, m->mode, fx);
     if (renumbered) {
         a->held.number = a->active = 0;
         for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-            if (a->slots[i].state == SLOT_RUNNING) {
-                new_life(a, i, AGENT_LIFE, fx);
-            }
+            slot_renew_life(a, i, fx);
         }
     }
-    send_renew(a, fx);
+    agent_renew(a, fx);
     send_reports(a, fx);
 }
 
@@ -225,15 +203,29 @@ static void on_refused(struct agent *a, const struct msg_refused *m, struct agen
         a->hello_ms = a->now_ms + HELLO_AGAIN_MS;
     } else {
         a->over = true;
-        a->exit_code = 1;
+        a->exit_code = m->status == MU_ELIMIT && a->last_code != 0 ? (int)a->last_code : 1;
         stop_all(a, fx);
+    }
+}
+
+static void drain(struct agent *a)
+{
+    if (!a->draining) {
+        a->draining = true;
+        a->drain_ms = a->now_ms;
     }
 }
 
 static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effects *fx)
 {
     a->reports_acked = MAX(a->reports_acked, m->reports);
-    a->draining |= (m->flags & NODE_DRAINING) != 0;
+    if ((m->flags & NODE_DRAINING) != 0) {
+        drain(a);
+    }
+    if ((m->flags & NODE_ENDING) != 0 && a->ending_ms == 0) {
+        a->ending_ms = a->now_ms;
+    }
+    slots_mode(a, m->mode, fx);
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
         struct slot *s = &a->slots[i];
 
@@ -271,7 +263,22 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
             fx->emit(fx, &(struct agent_effect){
                              .kind = AGENT_TELL_GENERATION, .slot = i, .u.generation = &a->held});
         }
+        slot_follow(a, i, fx);
     }
+}
+
+static void on_ended(struct agent *a, const struct msg_ended *m, struct agent_effects *fx)
+{
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        if (a->slots[i].attached) {
+            fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_ENDED, .slot = i, .u.ended = m});
+        }
+    }
+    a->over = true;
+    if (m->failed) {
+        a->exit_code = a->last_code != 0 ? (int)a->last_code : 1;
+    }
+    stop_all(a, fx);
 }
 
 static void on_active(struct agent *a, const struct msg_active *m, struct agent_effects *fx)
@@ -303,22 +310,23 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
     struct slot *s = &a->slots[e->slot];
     bool was_lost = s->lost;
 
-    if (s->state != SLOT_RUNNING && s->state != SLOT_STOPPING) {
+    if (slot_idle(s)) {
         return;
     }
     s->beat_ms = a->now_ms;
     s->lost = false;
+    s->attached = true;
     if (e->kind == AGENT_ON_FORGET) {
         if (a->draining || a->over) {
             s->report.entered = 0;
             s->report.phase = PHASE_WARMING;
-            stop(a, e->slot, fx);
+            slot_stop(a, e->slot, fx);
         } else {
-            new_life(a, e->slot, AGENT_LIFE, fx);
+            slot_renew_life(a, e->slot, fx);
         }
-    } else if (s->state == SLOT_STOPPING) {
+    } else if (s->state != SLOT_RUNNING) {
         return; /* It is on its way out, and enters nothing any more. */
-    } else if (e->kind == AGENT_ON_REPORT) {
+    } else if (e->kind == AGENT_ON_REPORT && a->mode != MODE_RESTART) {
         bool news = was_lost || report_is_news(&s->report, e->u.report);
         uint32_t incarnation = s->report.incarnation;
 
@@ -326,28 +334,53 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         s->report.slot = e->slot;
         s->report.incarnation = incarnation;
         if (news) {
-            changed(a, e->slot, fx);
+            agent_changed(a, e->slot, fx);
         } else {
             a->progress = true;
         }
     } else if (was_lost) {
-        changed(a, e->slot, fx);
+        agent_changed(a, e->slot, fx);
     }
 }
 
-static void on_exited(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
+/* The first worker that knows muster makes the job in-process. */
+static void on_attached(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    if (slot_idle(s)) {
+        return;
+    }
+    s->attached = true;
+    s->beat_ms = a->now_ms;
+    slot_tell(a, slot, fx);
+    if (!a->attached) {
+        a->attached = true;
+        agent_renew(a, fx);
+    }
+}
+
+/* For the next generation: it is no news by itself unless somebody waits for it. */
+static void on_addr(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[e->slot];
 
-    if (s->state == SLOT_EMPTY || s->state == SLOT_EXITED) {
-        return;
+    memcpy(s->addr, e->u.report->addr, sizeof(s->addr));
+    s->port = e->u.report->port;
+    if (s->state != SLOT_EMPTY) {
+        agent_changed(a, e->slot, fx);
     }
-    s->state = SLOT_EXITED;
-    s->report.exit_code = e->code;
-    changed(a, e->slot, fx);
 }
 
 /* ---- time ---- */
+
+/* A job in which somebody has finished is ending; the others get this much time. */
+static uint64_t ending_due_ms(const struct agent *a)
+{
+    uint32_t wait_ms = a->config.exit_timeout_ms;
+
+    return a->ending_ms == 0 ? UINT64_MAX : a->ending_ms + (wait_ms ? wait_ms : EXIT_TIMEOUT_MS);
+}
 
 static void on_tick(struct agent *a, struct agent_effects *fx)
 {
@@ -355,7 +388,7 @@ static void on_tick(struct agent *a, struct agent_effects *fx)
         send_hello(a, fx);
     }
     if (a->welcomed && a->renew_at_ms <= a->now_ms) {
-        send_renew(a, fx);
+        agent_renew(a, fx);
         if (a->progress) {
             a->progress = false;
             a->reports_seq++;
@@ -365,13 +398,11 @@ static void on_tick(struct agent *a, struct agent_effects *fx)
     if (a->welcomed && a->reports_acked < a->reports_seq && a->reports_at_ms <= a->now_ms) {
         send_reports(a, fx);
     }
-    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        struct slot *s = &a->slots[i];
-
-        if (s->state == SLOT_RUNNING && !s->lost && s->beat_ms + a->lease_len_ms <= a->now_ms) {
-            s->lost = s->unleased = true;
-            changed(a, i, fx);
-        }
+    slots_tick(a, fx);
+    if (ending_due_ms(a) <= a->now_ms && !a->over) {
+        a->over = true;
+        a->exit_code = a->slots[0].state == SLOT_FINISHED ? 0 : 1;
+        stop_all(a, fx);
     }
 }
 
@@ -388,6 +419,7 @@ uint64_t agent_deadline(const struct agent *a)
     if (a->hello_ms != 0) {
         at_ms = MIN(at_ms, a->hello_ms);
     }
+    at_ms = MIN(MIN(at_ms, slots_deadline(a)), ending_due_ms(a));
     return MAX(at_ms, a->now_ms + 1);
 }
 
@@ -418,8 +450,7 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
         on_active(a, e->u.active, fx);
         break;
     case AGENT_ON_ENDED:
-        a->over = true;
-        stop_all(a, fx);
+        on_ended(a, e->u.ended, fx);
         break;
     case AGENT_ON_BEAT:
     case AGENT_ON_REPORT:
@@ -432,17 +463,19 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
         }
         break;
     case AGENT_ON_EXIT:
-        on_exited(a, e, fx);
+        slot_exited(a, e->slot, e->code, fx);
         break;
     case AGENT_ON_DRAIN:
-        a->draining = true;
-        if (a->welcomed) {
-            send_renew(a, fx);
-        }
+        drain(a);
+        agent_renew(a, fx);
         break;
     case AGENT_ON_ADDR:
+        on_addr(a, e, fx);
+        break;
     case AGENT_ON_ATTACHED:
-    case AGENT_ON_DETACHED:
+        on_attached(a, e->slot, fx);
+        break;
+    case AGENT_ON_DETACHED: /* Its beats will be missed, or its exit seen. */
     case AGENT_ON_TICK:
         break;
     }

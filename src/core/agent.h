@@ -25,26 +25,44 @@ struct agent_config {
 /* What a slot's process is doing, as the agent knows it. */
 enum slot_state {
     SLOT_EMPTY,
+    SLOT_WAITING, /* a life without a process, until a generation names it */
     SLOT_RUNNING,
-    SLOT_STOPPING, /* asked to exit */
-    SLOT_EXITED    /* its exit is to be acknowledged before the next life starts */
+    SLOT_RESTARTING, /* asked to exit, to start again in another generation */
+    SLOT_STOPPING,   /* asked to exit for good */
+    SLOT_EXITED,     /* its exit is to be acknowledged before the next life starts */
+    SLOT_FINISHED    /* it has exited with 0 */
 };
 
 struct slot {
     enum slot_state state;
     struct report report; /* as the worker last said; incarnation is its life */
     uint64_t beat_ms;
+    bool attached; /* it has said something over its agent's socket */
     bool lost;
     bool leave;        /* do not start it again */
+    bool failed;       /* it ended by itself, and not with 0 */
     uint64_t reported; /* in the reports up to this number */
     bool unleased;     /* it was lost: no lease until the orchestrator knows that it is back */
+    uint64_t started;  /* the generation that its script was started in; 0: none */
+    uint64_t started_ms;
+    uint64_t ready_ms; /* the next life does not start before */
+    uint32_t quick_n;  /* lives in a row that were over at once */
+    uint32_t failed_n; /* exits with 1–127 */
+    char addr[ADDR_MAX_LEN];
+    uint32_t port;
 };
 
 struct agent {
     struct agent_config config;
     uint64_t now_ms;
+    uint8_t mode; /* the job's, as the orchestrator last said */
     bool connected, welcomed, draining;
-    bool over; /* the run has ended, or we were refused: nothing is started any more */
+    bool attached;      /* a worker has connected to us … */
+    bool unattached;    /* … or none has in time */
+    uint64_t drain_ms;  /* since when we are draining */
+    uint64_t ending_ms; /* since when the job is ending; 0: it is not */
+    uint32_t last_code; /* of the last script that failed */
+    bool over;          /* the run has ended, or we were refused: nothing is started any more */
     bool done;
     uint64_t store;
     uint32_t node;

@@ -224,7 +224,7 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
     switch (r->kind) {
     case RECORD_JOB:
         j = job_of(c, r->u.job.job);
-        j->creating = false;
+        j->creating = j->deciding = false;
         break;
     case RECORD_NODE:
         node_unmade(c, &r->u.node, fx);

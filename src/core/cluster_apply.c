@@ -74,9 +74,10 @@ static void clear_members(struct cluster *c, struct job *j, bool active_too)
 
 /* ---- one function per record ---- */
 
-static int apply_job(struct cluster *c, const struct rec_job *r)
+static int apply_job(struct cluster *c, const struct rec_job *r, struct effects *fx)
 {
     struct job *j = job_find(c, r->job);
+    bool decided;
 
     if (j == NULL) {
         j = job_make(c, r->job);
@@ -84,11 +85,12 @@ static int apply_job(struct cluster *c, const struct rec_job *r)
     if (j == NULL || r->run < j->run) {
         return MU_ECORRUPT;
     }
+    decided = r->run == j->run && r->mode != j->mode;
     j->min = r->min;
     j->max = r->max;
     j->max_restarts = r->max_restarts;
     j->mode = r->mode;
-    j->creating = false;
+    j->creating = j->deciding = false;
     c->next_node = MAX(c->next_node, r->nodes_floor);
     j->number = MAX(j->number, r->generation_floor);
     j->next_number = MAX(j->next_number, j->number);
@@ -100,12 +102,16 @@ static int apply_job(struct cluster *c, const struct rec_job *r)
         j->members_n = j->active_n = 0;
         j->active = j->checkpoint = j->saved = j->step = j->finished_step = 0;
         j->kind = GENERATION_FRESH;
-        j->finished = j->ended = j->finishing = j->saving = false;
+        j->finished = j->ended = j->failed = j->finishing = j->saving = false;
+        j->why[0] = '\0';
         j->want_size = 0;
         j->paused = j->listed = false;
         suspect_forget(c, j);
     }
     job_touch(c, j);
+    if (decided && fx != NULL) {
+        publish_mode(c, j, fx);
+    }
     return MU_OK;
 }
 
@@ -201,10 +207,13 @@ static void enlist(struct cluster *c, struct job *j, const struct member *m, boo
 
     w->current_inc = wid_incarnation(m->worker);
     w->caught_up = (m->flags & MEMBER_CAUGHT_UP) != 0;
+    memcpy(w->named_addr, m->addr, sizeof(w->named_addr));
+    w->named_port = m->port;
     if (replay) { /* Its agent will say how it is; until then it has the benefit of the doubt. */
         w->incarnation = w->current_inc;
         w->phase = PHASE_IN;
         memcpy(w->addr, m->addr, sizeof(w->addr));
+        w->port = m->port;
     }
     if (!n->senior) {
         list_remove(c, &j->others, n);
@@ -310,12 +319,18 @@ static int apply_finished(struct cluster *c, const struct rec_finished *r, struc
     j->finishing = false;
     j->finished = true;
     j->finished_step = r->step;
+    j->failed = r->failed != 0;
+    memcpy(j->why, r->why, sizeof(j->why));
     job_touch(c, j);
     say_note(fx, &(struct note){.kind = r->ended ? NOTE_ENDED : NOTE_FINISHED,
                                 .job = j->name,
                                 .generation = j->number,
-                                .value = r->step});
+                                .value = r->step,
+                                .reason = r->why[0] != '\0' ? j->why : NULL});
     if (!r->ended) {
+        if (fx != NULL) {
+            publish_mode(c, j, fx);
+        }
         return MU_OK;
     }
     j->ended = true;
@@ -346,10 +361,8 @@ static int apply_spent(struct cluster *c, const struct rec_spent *r, struct effe
         w->spent_inc = wid_incarnation(r->worker);
         w->charged_inc = MAX(w->charged_inc, w->spent_inc);
     }
-    if (fx != NULL && w->spent > j->max_restarts && n->conn != 0) {
-        say_refused(fx, n->conn, MU_ELIMIT,
-                    "node '%s' has used up its %u restarts in this run (--max-restarts)", n->name,
-                    j->max_restarts);
+    if (fx != NULL && w->spent > j->max_restarts) {
+        budget_refuse(c, j, n, n->conn, fx);
     }
     return MU_OK;
 }
@@ -418,7 +431,7 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
 {
     switch (r->kind) {
     case RECORD_JOB:
-        return apply_job(c, &r->u.job);
+        return apply_job(c, &r->u.job, fx);
     case RECORD_NODE:
         return apply_node(c, &r->u.node, fx);
     case RECORD_GONE:

@@ -92,7 +92,8 @@ static void dump_active(struct cluster *c, struct job *j, struct effects *fx)
                                      .host = n->host,
                                      .role = n->role,
                                      .flags = MEMBER_CAUGHT_UP};
-                memcpy(m->addr, w->addr, sizeof(m->addr));
+                memcpy(m->addr, w->named_addr, sizeof(m->addr));
+                m->port = w->named_port;
             }
         }
     }
@@ -129,11 +130,13 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
             .size = j->want_size, .paused = j->paused, .listed = j->listed, .nodes = c->picked}};
     struct record finished = {
         .kind = RECORD_FINISHED,
-        .u.finished = {.run = j->run, .step = j->finished_step, .ended = j->ended}};
+        .u.finished = {
+            .run = j->run, .step = j->finished_step, .ended = j->ended, .failed = j->failed}};
 
     strcpy(ckpt.u.checkpoint.job, j->name);
     strcpy(want.u.want.job, j->name);
     strcpy(finished.u.finished.job, j->name);
+    strcpy(finished.u.finished.why, j->why);
     for (uint32_t i = 0; i < c->config.nodes_max; i++) {
         if (c->nodes[i].state == NODE_UP && c->nodes[i].job == job_index(c, j) &&
             c->nodes[i].listed) {

@@ -18,6 +18,7 @@ static void add_member(struct cluster *c, struct generation *g, const struct nod
     m->role = n->role;
     m->flags = caught_up ? MEMBER_CAUGHT_UP : 0;
     memcpy(m->addr, w->addr, sizeof(m->addr));
+    m->port = w->port;
 }
 
 static bool hold_wanted(const struct job *j, uint32_t full_n)
@@ -75,6 +76,25 @@ static bool node_suspected(struct cluster *c, const struct node *n)
     return false;
 }
 
+/* A script that ended will be ready again in a moment: leaving its node out now would only mean to
+ * restart everyone twice. */
+static bool mending(struct cluster *c, struct job *j)
+{
+    if (j->mode == MODE_INPROCESS || c->now_ms >= j->mend_ms) {
+        return false;
+    }
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        for (uint32_t s = 0; s < n->slots && node_alive(n) && !n->draining; s++) {
+            const struct worker *w = node_worker(c, n, s);
+
+            if (w->phase == PHASE_EXITED && w->charged <= j->max_restarts) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
@@ -86,6 +106,11 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     }
     if (j->available_n < j->max && c->now_ms < window_ms) {
         job_due(c, j, window_ms);
+        j->dirty = true;
+        return false;
+    }
+    if (mending(c, j)) {
+        job_due(c, j, j->mend_ms);
         j->dirty = true;
         return false;
     }

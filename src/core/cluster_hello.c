@@ -2,6 +2,7 @@
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool hello_sane(const struct cluster *c, const struct msg_hello *h)
@@ -30,6 +31,7 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     const struct msg_hello *h = e->u.hello;
     struct job *j = job_find(c, h->job);
     uint32_t min, max;
+    uint8_t mode;
 
     if (j == NULL) {
         j = job_make(c, h->job);
@@ -50,10 +52,19 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
             j->creating = true;
             j->next_min = h->min;
             j->next_max = h->max;
+            j->next_mode = h->mode;
             record_job(h, j->run + 1, fx);
         }
     } else if (j->ended) {
         say_ended(j, e->conn, fx);
+        return NULL;
+    }
+    mode = j->creating ? j->next_mode : j->mode;
+    if (h->mode != mode && h->mode != MODE_AUTO && mode != MODE_AUTO) {
+        say_refused(fx, e->conn, MU_EINVAL,
+                    "job '%s' runs in %s mode, node '%s' asks for the other; start it with the "
+                    "same --mode",
+                    h->job, mode == MODE_RESTART ? "restart" : "in-process", h->name);
         return NULL;
     }
     min = j->creating ? j->next_min : j->min;
@@ -69,7 +80,7 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     return j;
 }
 
-static bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
+bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
 {
     for (uint32_t s = 0; s < n->slots; s++) {
         if (node_worker(c, n, s)->spent > j->max_restarts) {
@@ -77,6 +88,49 @@ static bool budget_spent(struct cluster *c, const struct job *j, const struct no
         }
     }
     return false;
+}
+
+/* Scripts that fail by themselves again and again are no loss that other machines could make up
+ * for: with fewer than min left the run has failed, instead of waiting for ever. */
+void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
+                   struct effects *fx)
+{
+    struct record r = {.kind = RECORD_FINISHED,
+                       .u.finished = {.run = j->run, .step = j->step, .ended = 1, .failed = 1}};
+    uint32_t left_n = 0;
+
+    if (conn != 0) {
+        say_refused(fx, conn, MU_ELIMIT,
+                    "node '%s' has used up its %u restarts in this run (--max-restarts)", n->name,
+                    j->max_restarts);
+    }
+    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
+        const struct node *other = &c->nodes[i];
+
+        left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
+                  !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
+    }
+    if (left_n < j->min && !j->ended && !j->finishing) {
+        strcpy(r.u.finished.job, j->name);
+        snprintf(r.u.finished.why, sizeof(r.u.finished.why),
+                 "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes that "
+                 "--nnodes wants are left",
+                 n->name, j->max_restarts, left_n, j->min);
+        j->finishing = true;
+        say_record(fx, &r);
+    }
+}
+
+/* What the first scripts have shown of themselves decides for all. */
+static void decide_mode(struct cluster *c, struct job *j, uint32_t flags, struct effects *fx)
+{
+    uint8_t mode = (flags & NODE_INPROCESS) != 0 ? MODE_INPROCESS : MODE_RESTART;
+
+    if (j->mode == MODE_AUTO && (flags & (NODE_INPROCESS | NODE_RESTART)) != 0 && !j->deciding &&
+        !j->creating && c->now_ms >= j->retry_ms) {
+        j->deciding = true;
+        record_mode(j, mode, fx);
+    }
 }
 
 static int register_node(struct cluster *c, struct job *j, const struct event *e,
@@ -124,6 +178,7 @@ static int hello_again(struct cluster *c, struct node *n, const struct event *e,
     n->held = h->held;
     n->active = h->active;
     node_heard(c, n);
+    decide_mode(c, &c->jobs[n->job], h->flags, fx);
     say_welcome(c, n, fx);
     if (h->node == n->number) { /* otherwise it has yet to learn that it is new here */
         take_reports(c, n, h->seq, h->reports, h->reports_n, fx);
@@ -158,9 +213,7 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     }
     n = node_by_name(c, job_index(c, j), h->name);
     if (n != NULL && !j->creating && budget_spent(c, j, n)) {
-        say_refused(fx, e->conn, MU_ELIMIT,
-                    "node '%s' has used up its %u restarts in this run (--max-restarts)", h->name,
-                    j->max_restarts);
+        budget_refuse(c, j, n, e->conn, fx);
         return MU_ELIMIT;
     }
     if (n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE) {
@@ -198,6 +251,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
                          .kind = NOTE_DRAINING, .job = c->jobs[n->job].name, .node = n->name});
         node_refresh(c, n);
     }
+    decide_mode(c, &c->jobs[n->job], m->flags, fx);
     say_ack(c, n, &ack, fx);
     say_level(c, n, fx);
     return MU_OK;

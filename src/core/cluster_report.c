@@ -5,6 +5,21 @@
 
 #include <string.h>
 
+/* Not its own fault: another member of its generation was lost before, or its connection is gone;
+ * or the script had been started for a generation that is not the newest any more. */
+static bool collateral(struct cluster *c, const struct job *j, const struct report *r)
+{
+    if (j->mode == MODE_INPROCESS) {
+        return false;
+    }
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        if (n->state == NODE_UP && n->closed_ms != NEVER) {
+            return true;
+        }
+    }
+    return j->tally.lost_n > 0 || (j->mode == MODE_RESTART && r->entered < j->number);
+}
+
 /* A script that failed by itself (1–127) is charged to its slot, once per life. */
 static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effects *fx)
 {
@@ -85,12 +100,17 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->step = r->step;
     w->reached = r->reached;
     memcpy(w->addr, r->addr, sizeof(w->addr));
+    w->port = r->port;
     j->step = MAX(j->step, r->step);
     if (w->active_inc == w->incarnation && w->entered >= j->active) {
         j->saved = MAX(j->saved, r->checkpoint);
     }
     note_change(c, n, r->slot, was, r, fx);
-    if (r->phase == PHASE_EXITED && r->exit_code >= 1 && r->exit_code <= 127) {
+    if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {
+        j->mend_ms = c->now_ms + c->config.reconnect_ms;
+    }
+    if (r->phase == PHASE_EXITED && r->exit_code >= 1 && r->exit_code <= 127 &&
+        !collateral(c, j, r)) {
         charge(c, n, r->slot, fx);
     }
 }

@@ -38,7 +38,8 @@ void say_welcome(struct cluster *c, struct node *n, struct effects *fx)
                             .node = n->number,
                             .run = c->jobs[n->job].run,
                             .lease_ms = c->config.lease_ms,
-                            .orphan_ms = c->config.orphan_ms};
+                            .orphan_ms = c->config.orphan_ms,
+                            .mode = c->jobs[n->job].mode};
 
     if (n->conn != 0) {
         fx->emit(fx, &(struct effect){.kind = EFFECT_WELCOME, .conn = n->conn, .u.welcome = &m});
@@ -58,8 +59,11 @@ static uint64_t newest_coming(const struct job *j)
 /* An acknowledgement also says how things stand with the node. */
 void say_ack(struct cluster *c, const struct node *n, struct msg_ack *ack, struct effects *fx)
 {
-    ack->flags = n->draining ? NODE_DRAINING : 0;
-    ack->generation = newest_coming(&c->jobs[n->job]);
+    const struct job *j = &c->jobs[n->job];
+
+    ack->flags = (n->draining ? NODE_DRAINING : 0) | (j->finished ? NODE_ENDING : 0);
+    ack->generation = newest_coming(j);
+    ack->mode = j->mode;
     if (n->conn != 0) {
         fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = n->conn, .u.ack = ack});
     }
@@ -89,7 +93,8 @@ void generation_fill(struct cluster *c, struct job *j, struct generation *g)
             m->host = n->host;
             m->role = n->role;
             m->flags = w->caught_up ? MEMBER_CAUGHT_UP : 0;
-            memcpy(m->addr, w->addr, sizeof(m->addr));
+            memcpy(m->addr, w->named_addr, sizeof(m->addr));
+            m->port = w->named_port;
             g->members_n++;
         }
     }
@@ -137,7 +142,9 @@ static void send_active(struct node *n, uint64_t generation, struct effects *fx)
 
 void say_ended(const struct job *j, uint32_t conn, struct effects *fx)
 {
-    struct msg_ended m = {.run = j->run, .step = j->finished_step};
+    struct msg_ended m = {.run = j->run, .step = j->finished_step, .failed = j->failed};
+
+    strcpy(m.why, j->why);
 
     if (conn != 0) {
         fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = conn, .u.ended = &m});
@@ -184,6 +191,14 @@ void publish_active(struct cluster *c, struct job *j, struct effects *fx)
 {
     EACH_NODE (c, j, n) {
         send_active(n, j->active, fx);
+    }
+}
+
+/* An acknowledgement of nothing: it says what the job's mode is, and whether it is ending. */
+void publish_mode(struct cluster *c, struct job *j, struct effects *fx)
+{
+    EACH_NODE (c, j, n) {
+        say_ack(c, n, &(struct msg_ack){0}, fx);
     }
 }
 

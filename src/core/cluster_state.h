@@ -27,7 +27,10 @@ struct worker {
     uint64_t entered;
     uint64_t reached;
     uint64_t step;
-    char addr[ADDR_MAX_LEN];
+    char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
+    uint32_t port;
+    char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
+    uint32_t named_port;
 };
 
 enum node_state {
@@ -90,6 +93,7 @@ struct job {
     uint32_t run;
     uint32_t min, max, max_restarts;
     uint32_t next_min, next_max; /* while `creating`: what its record will say */
+    uint8_t next_mode;
     uint8_t mode;
     /* The published generation. */
     uint64_t number, from, base_step;
@@ -100,7 +104,8 @@ struct job {
     uint32_t active_n;
     uint64_t checkpoint;
     uint64_t finished_step;
-    bool finished, ended;
+    bool finished, ended, failed;
+    char why[TEXT_MAX_LEN]; /* it ended so */
     uint32_t want_size;
     bool paused, listed;
     struct list seniors, others;
@@ -114,6 +119,8 @@ struct job {
     uint64_t word_ms;     /* when a member of the active generation was last heard */
     uint64_t saved;       /* newest checkpoint reported */
     uint64_t retry_ms;    /* no record before this, after a failed write */
+    uint64_t mend_ms;     /* scripts that ended just now may be ready again until then */
+    bool deciding;        /* its mode is on its way to the journal */
     bool pending;         /* a membership record is on its way */
     bool creating;        /* its own record is on its way */
     bool finishing;
@@ -227,6 +234,9 @@ int on_closed(struct cluster *c, const struct event *e, struct effects *fx);
 void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct report *reports,
                   uint32_t reports_n, struct effects *fx);
 void node_leave(struct cluster *c, struct node *n, struct effects *fx);
+bool budget_spent(struct cluster *c, const struct job *j, const struct node *n);
+void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
+                   struct effects *fx);
 
 /* cluster_suspect.c */
 int on_suspect(struct cluster *c, const struct event *e, struct effects *fx);
@@ -247,6 +257,7 @@ void cluster_settle(struct cluster *c, struct effects *fx);
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
 int on_want(struct cluster *c, const struct event *e, struct effects *fx);
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
+void record_mode(const struct job *j, uint8_t mode, struct effects *fx);
 
 /* cluster_say.c: effects */
 void say_record(struct effects *fx, const struct record *r);
@@ -259,6 +270,7 @@ void say_note(struct effects *fx, const struct note *note);
 void say_level(struct cluster *c, struct node *n, struct effects *fx);
 void publish_generation(struct cluster *c, struct job *j, struct effects *fx);
 void publish_active(struct cluster *c, struct job *j, struct effects *fx);
+void publish_mode(struct cluster *c, struct job *j, struct effects *fx);
 void publish_ended(struct cluster *c, struct job *j, struct effects *fx);
 void generation_fill(struct cluster *c, struct job *j, struct generation *g);
 

@@ -18,8 +18,9 @@ static int want_drain(struct cluster *c, struct job *j, const char *name, struct
 
 static int want_shutdown(struct job *j, struct effects *fx)
 {
-    struct record r = {.kind = RECORD_FINISHED,
-                       .u.finished = {.run = j->run, .step = j->step, .ended = 1}};
+    struct record r = {
+        .kind = RECORD_FINISHED,
+        .u.finished = {.run = j->run, .step = j->step, .ended = 1, .why = "it was shut down"}};
 
     if (j->ended || j->finishing) {
         return j->ended ? MU_EDONE : MU_EAGAIN;
@@ -68,10 +69,22 @@ int on_want(struct cluster *c, const struct event *e, struct effects *fx)
     return MU_OK;
 }
 
+void record_mode(const struct job *j, uint8_t mode, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_JOB,
+                       .u.job = {.run = j->run,
+                                 .min = j->min,
+                                 .max = j->max,
+                                 .max_restarts = j->max_restarts,
+                                 .mode = mode}};
+
+    strcpy(r.u.job.job, j->name);
+    say_record(fx, &r);
+}
+
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct job *j = job_find(c, e->u.job->job);
-    struct record r = {.kind = RECORD_JOB};
 
     if (j == NULL || j->run == 0) {
         return MU_ENOENT;
@@ -79,12 +92,6 @@ int on_mode(struct cluster *c, const struct event *e, struct effects *fx)
     if (j->mode != MODE_AUTO || e->u.job->mode == MODE_AUTO || e->u.job->mode >= MODE_N) {
         return MU_EINVAL;
     }
-    r.u.job = (struct rec_job){.run = j->run,
-                               .min = j->min,
-                               .max = j->max,
-                               .max_restarts = j->max_restarts,
-                               .mode = e->u.job->mode};
-    strcpy(r.u.job.job, j->name);
-    say_record(fx, &r);
+    record_mode(j, e->u.job->mode, fx);
     return MU_OK;
 }

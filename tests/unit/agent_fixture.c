@@ -11,6 +11,7 @@ static uint32_t lines_n;
 struct report reported[SLOTS_MAX];
 uint64_t reported_seq, renewed_seq, held, active;
 uint32_t flags, said_node;
+uint8_t mode = MODE_INPROCESS;
 
 static void keep_reports(const struct report *reports, uint32_t n, uint64_t seq)
 {
@@ -108,8 +109,12 @@ void forget(void)
 
 void welcome(uint32_t node, uint64_t store)
 {
-    struct msg_welcome m = {
-        .store = store, .node = node, .run = 1, .lease_ms = LEASE_MS, .orphan_ms = 60000};
+    struct msg_welcome m = {.store = store,
+                            .node = node,
+                            .run = 1,
+                            .lease_ms = LEASE_MS,
+                            .orphan_ms = 60000,
+                            .mode = mode};
 
     STEP(.kind = AGENT_ON_WELCOME, .u.welcome = &m);
 }
@@ -117,7 +122,7 @@ void welcome(uint32_t node, uint64_t store)
 void ack(uint64_t seq, uint64_t reports, uint32_t ack_flags, uint64_t generation)
 {
     struct msg_ack m = {
-        .seq = seq, .reports = reports, .flags = ack_flags, .generation = generation};
+        .seq = seq, .reports = reports, .flags = ack_flags, .generation = generation, .mode = mode};
 
     STEP(.kind = AGENT_ON_ACK, .u.ack = &m);
 }
@@ -166,10 +171,15 @@ void pass(uint64_t ms, bool beats)
 
 void open_agent(uint32_t slots)
 {
-    struct agent_config config = {
-        .renew_ms = RENEW_MS,
-        .members_max = 4,
-        .hello = {.job = "job", .name = "a", .incarnation = 1, .min = 1, .max = 1, .slots = slots}};
+    struct agent_config config = {.renew_ms = RENEW_MS,
+                                  .members_max = 4,
+                                  .hello = {.job = "job",
+                                            .name = "a",
+                                            .incarnation = 1,
+                                            .min = 1,
+                                            .max = 1,
+                                            .slots = slots,
+                                            .mode = mode}};
 
     agent_close(&agent);
     assert_int_equal(agent_init(&agent, &config), MU_OK);
@@ -181,6 +191,7 @@ int setup(void **state)
     forget();
     reported_seq = renewed_seq = held = active = 0;
     flags = said_node = 0;
+    mode = MODE_INPROCESS;
     open_agent(1);
     return 0;
 }

@@ -26,6 +26,9 @@ extern struct report reported[SLOTS_MAX];
 extern uint64_t reported_seq, renewed_seq, held, active;
 extern uint32_t flags, said_node;
 
+/* The job's, as the orchestrator says; in-process unless a test sets it. */
+extern uint8_t mode;
+
 int setup(void **state);
 int teardown(void **state);
 void open_agent(uint32_t slots); /* anew, with that many */

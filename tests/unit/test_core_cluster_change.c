@@ -247,6 +247,7 @@ static void restart_mode_has_a_fresh_generation_for_every_change(void **state)
     f.mode = MODE_RESTART;
     form("a b c");
     exits("b", 0, 137);
+    pass(f.config.reconnect_ms);
     expect_generation("fresh", "a c");
     settle();
     next_life("b", 0);
@@ -255,6 +256,17 @@ static void restart_mode_has_a_fresh_generation_for_every_change(void **state)
     settle();
     want(2);
     expect_generation("fresh", "a c");
+}
+
+static void a_script_that_is_ready_again_at_once_costs_one_restart(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 137);
+    expect_active("fresh", "a b c");
+    next_life("b", 0);
+    warm("b");
+    expect_generation("fresh", "a b#2 c");
 }
 
 static void restart_mode_grows_when_the_join_window_is_over(void **state)
@@ -348,6 +360,7 @@ int main(void)
         CASE(a_draining_newcomer_is_not_taken_in),
         CASE(a_pause_holds_all_and_ends_when_people_say_so),
         CASE(restart_mode_has_a_fresh_generation_for_every_change),
+        CASE(a_script_that_is_ready_again_at_once_costs_one_restart),
         CASE(restart_mode_grows_when_the_join_window_is_over),
         CASE(restart_mode_grows_at_once_when_max_is_reached),
         CASE(undecided_jobs_put_off_planned_changes_but_not_losses),

@@ -1,0 +1,334 @@
+/* The lives of a node's workers: when a process starts, stops and starts again.
+ *
+ * A life is what a generation names. In-process, it is a process. By generation (restart mode), it
+ * waits without one until it is named, and then has one script after the other, each in the newest
+ * generation that names it; when a script ends by itself, well or badly, so does what it was. */
+#include "core/agent_state.h"
+
+#include <string.h>
+
+#define ATTACH_MS 10000     /* a script that knows muster says so within this time */
+#define DRAIN_WAIT_MS 3000  /* for a generation without us, before scripts are stopped anyway */
+#define QUICK_MS 1000       /* a life shorter than this … */
+#define BACKOFF_MS 100      /* … is followed by a pause, from the second time on, */
+#define BACKOFF_MAX_MS 6400 /* longer each time */
+#define STOPPED_CODE 143    /* of a script that was asked to end, whatever it made of it */
+
+wid slot_wid(const struct agent *a, uint32_t slot)
+{
+    return wid_make(a->node, slot, a->slots[slot].report.incarnation);
+}
+
+bool slot_idle(const struct slot *s)
+{
+    return s->state != SLOT_RUNNING && s->state != SLOT_RESTARTING && s->state != SLOT_STOPPING;
+}
+
+bool slot_by_generation(const struct agent *a)
+{
+    return a->mode != MODE_INPROCESS;
+}
+
+static bool in_held(const struct agent *a, uint32_t slot)
+{
+    wid self = slot_wid(a, slot);
+
+    for (uint32_t i = 0; a->held.number != 0 && i < a->held.members_n; i++) {
+        if (a->held.members[i].worker == self) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct report slot_report(const struct agent *a, uint32_t slot)
+{
+    const struct slot *s = &a->slots[slot];
+    struct report r = s->report;
+
+    if (s->state == SLOT_EXITED) {
+        r.phase = PHASE_EXITED;
+    } else if (s->lost) {
+        r.phase = PHASE_LOST;
+    }
+    if (a->mode == MODE_AUTO) {
+        r.entered = 0; /* Nothing is active before the mode is known. */
+    }
+    if (r.addr[0] == '\0') {
+        memcpy(r.addr, s->addr, sizeof(r.addr));
+    }
+    r.port = s->port;
+    return r;
+}
+
+void slot_tell(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct msg_lease lease = {.sent_ms = a->lease_ms};
+    struct msg_active active = {.generation = a->active};
+
+    fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = slot, .u.lease = &lease});
+    if (a->held.number != 0) {
+        fx->emit(fx, &(struct agent_effect){
+                         .kind = AGENT_TELL_GENERATION, .slot = slot, .u.generation = &a->held});
+    }
+    if (a->active != 0) {
+        fx->emit(fx, &(struct agent_effect){
+                         .kind = AGENT_TELL_ACTIVE, .slot = slot, .u.active = &active});
+    }
+}
+
+/* ---- starting ---- */
+
+/* Nothing that the life before has said holds for this one. */
+static void new_life(struct agent *a, uint32_t slot, enum phase phase)
+{
+    struct slot *s = &a->slots[slot];
+    uint32_t incarnation = s->report.incarnation + 1;
+
+    s->report = (struct report){.slot = slot, .incarnation = incarnation, .phase = (uint8_t)phase};
+    s->lost = s->unleased = s->failed = false;
+    s->beat_ms = a->now_ms;
+}
+
+static void start(struct agent *a, uint32_t slot, const struct generation *in,
+                  struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    s->state = SLOT_RUNNING;
+    s->started = in != NULL ? in->number : 0;
+    s->started_ms = s->beat_ms = a->now_ms;
+    s->attached = false;
+    fx->emit(fx, &(struct agent_effect){.kind = AGENT_START,
+                                        .slot = slot,
+                                        .worker = slot_wid(a, slot),
+                                        .code = (int)s->failed_n,
+                                        .u.generation = in});
+}
+
+/* In the generation that we hold and that names it. */
+static void start_in_held(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    start(a, slot, &a->held, fx);
+    s->report.phase = a->mode == MODE_RESTART ? PHASE_IN : PHASE_WARMING;
+    s->report.entered = a->held.number;
+    agent_changed(a, slot, fx);
+}
+
+static void start_to_warm_up(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    start(a, slot, NULL, fx);
+    a->slots[slot].report.phase = PHASE_WARMING;
+    a->slots[slot].report.entered = 0;
+    slot_tell(a, slot, fx);
+    agent_changed(a, slot, fx);
+}
+
+/* Without a process, for a life that is there: whatever it is to do next. */
+static void go_on(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    if (!slot_by_generation(a)) {
+        start_to_warm_up(a, slot, fx);
+    } else if (in_held(a, slot)) {
+        start_in_held(a, slot, fx);
+    } else {
+        s->state = SLOT_WAITING;
+        s->started = 0;
+        s->report.phase = PHASE_WARM;
+        s->report.entered = 0;
+        agent_changed(a, slot, fx);
+    }
+}
+
+void slot_begin(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    new_life(a, slot, PHASE_WARMING);
+    go_on(a, slot, fx);
+}
+
+void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    if (slot_by_generation(a) && s->state == SLOT_FINISHED) {
+        s->leave = true; /* It has done its part, in a generation that nobody knows any more. */
+        return;
+    }
+    if (s->state == SLOT_EMPTY || s->state == SLOT_EXITED || s->state == SLOT_STOPPING) {
+        return;
+    }
+    new_life(a, slot, s->state == SLOT_WAITING ? PHASE_WARM : PHASE_WARMING);
+    if (!slot_by_generation(a) && s->state == SLOT_RUNNING) {
+        fx->emit(fx, &(struct agent_effect){
+                         .kind = AGENT_LIFE, .slot = slot, .worker = slot_wid(a, slot)});
+        slot_tell(a, slot, fx);
+    }
+    agent_changed(a, slot, fx);
+    slot_follow(a, slot, fx);
+}
+
+/* ---- stopping ---- */
+
+void slot_stop(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    s->leave = true;
+    if (s->state == SLOT_RUNNING) {
+        fx->emit(fx, &(struct agent_effect){.kind = AGENT_STOP, .slot = slot});
+    }
+    if (s->state == SLOT_RUNNING || s->state == SLOT_RESTARTING) {
+        s->state = SLOT_STOPPING;
+    }
+}
+
+void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+    bool newer = s->started != a->held.number;
+
+    if (!slot_by_generation(a) || s->leave) {
+        return;
+    }
+    if (s->state == SLOT_RUNNING && (newer || !in_held(a, slot))) {
+        s->state = SLOT_RESTARTING;
+        fx->emit(fx, &(struct agent_effect){.kind = AGENT_STOP, .slot = slot});
+    } else if ((s->state == SLOT_WAITING || (s->state == SLOT_FINISHED && newer)) &&
+               in_held(a, slot)) {
+        start_in_held(a, slot, fx); /* Whoever had finished does so again, with the others. */
+    }
+}
+
+/* ---- ends ---- */
+
+/* It ended by itself and not well. */
+static void on_failure(struct agent *a, struct slot *s, uint32_t code)
+{
+    s->quick_n = a->now_ms < s->started_ms + QUICK_MS ? s->quick_n + 1 : 0;
+    s->ready_ms = a->now_ms;
+    if (s->quick_n > 1) {
+        s->ready_ms += MIN((uint64_t)BACKOFF_MS << MIN(s->quick_n - 2, 16u), BACKOFF_MAX_MS);
+    }
+    s->failed = true;
+    s->failed_n += code <= 127;
+    s->state = SLOT_EXITED;
+    s->report.exit_code = code;
+    a->last_code = code;
+}
+
+static void on_success(struct agent *a, struct slot *s, struct agent_effects *fx)
+{
+    s->state = SLOT_FINISHED;
+    s->report.phase = PHASE_FINISHED;
+    s->quick_n = 0;
+    if (a->mode == MODE_AUTO && !s->attached) {
+        a->unattached = true; /* It knew nothing of muster, and needed nothing. */
+    }
+}
+
+void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+    bool finished = slot_by_generation(a) || s->report.phase == PHASE_FINISHED;
+
+    if (slot_idle(s)) {
+        return;
+    }
+    s->attached = s->lost = false;
+    if (s->state == SLOT_RESTARTING && !a->draining && !a->over) {
+        go_on(a, slot, fx);
+        return;
+    }
+    if (s->state != SLOT_RUNNING) {
+        s->leave |= a->draining || a->over;
+        s->state = SLOT_EXITED;
+        s->report.exit_code = STOPPED_CODE;
+    } else if (code == 0 && finished) {
+        on_success(a, s, fx);
+    } else if (code == 0) {
+        s->leave = true; /* It has left, of its own will. */
+        s->state = SLOT_EXITED;
+        s->report.exit_code = 0;
+    } else {
+        on_failure(a, s, code);
+    }
+    agent_changed(a, slot, fx);
+    if (a->unattached) {
+        agent_renew(a, fx);
+    }
+}
+
+/* ---- mode and time ---- */
+
+void slots_mode(struct agent *a, uint8_t mode, struct agent_effects *fx)
+{
+    if (mode == a->mode || mode >= MODE_N) {
+        return;
+    }
+    a->mode = mode;
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        struct slot *s = &a->slots[i];
+
+        if (mode == MODE_INPROCESS && s->state == SLOT_WAITING && !s->leave) {
+            start_to_warm_up(a, i, fx);
+        } else if (mode == MODE_INPROCESS && s->state == SLOT_RUNNING && !s->attached) {
+            s->report.entered = 0; /* By its own word only. */
+        } else if (mode == MODE_RESTART && s->state == SLOT_RUNNING) {
+            s->report.phase = PHASE_IN;
+            s->report.entered = s->started;
+        }
+        if (s->state != SLOT_EMPTY) {
+            agent_changed(a, i, fx);
+        }
+    }
+}
+
+static bool drain_due(const struct agent *a, const struct slot *s)
+{
+    if (!slot_by_generation(a)) { /* Whoever holds no state has no reason to stay. */
+        return s->report.entered == 0 && s->report.phase != PHASE_IN;
+    }
+    return a->now_ms >= a->drain_ms + DRAIN_WAIT_MS;
+}
+
+void slots_tick(struct agent *a, struct agent_effects *fx)
+{
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        struct slot *s = &a->slots[i];
+
+        if (s->state == SLOT_RUNNING && s->attached && !s->lost &&
+            s->beat_ms + a->lease_len_ms <= a->now_ms) {
+            s->lost = s->unleased = true;
+            agent_changed(a, i, fx);
+        }
+        if (s->state == SLOT_RUNNING && a->draining && drain_due(a, s)) {
+            slot_stop(a, i, fx);
+        }
+        if (a->mode == MODE_AUTO && s->state == SLOT_RUNNING && !s->attached && !a->attached &&
+            !a->unattached && s->started_ms + ATTACH_MS <= a->now_ms) {
+            a->unattached = true;
+            agent_renew(a, fx);
+        }
+    }
+}
+
+uint64_t slots_deadline(const struct agent *a)
+{
+    uint64_t at_ms = UINT64_MAX;
+
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        const struct slot *s = &a->slots[i];
+
+        if (s->state == SLOT_EXITED && !s->leave && s->ready_ms > a->now_ms) {
+            at_ms = MIN(at_ms, s->ready_ms);
+        }
+        if (s->state == SLOT_RUNNING && a->draining && slot_by_generation(a)) {
+            at_ms = MIN(at_ms, a->drain_ms + DRAIN_WAIT_MS);
+        }
+    }
+    return at_ms;
+}
