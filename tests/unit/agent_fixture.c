@@ -58,7 +58,12 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
         snprintf(line, LINE_MAX, "suspect");
         break;
     case AGENT_START:
-        snprintf(line, LINE_MAX, "start %u.%u#%u", wid_node(e->worker), e->slot, life);
+        if (e->u.generation != NULL) {
+            snprintf(line, LINE_MAX, "start %u.%u#%u in %" PRIu64 " failed %d", wid_node(e->worker),
+                     e->slot, life, e->u.generation->number, e->code);
+        } else {
+            snprintf(line, LINE_MAX, "start %u.%u#%u", wid_node(e->worker), e->slot, life);
+        }
         break;
     case AGENT_STOP:
         snprintf(line, LINE_MAX, "stop %u", e->slot);
@@ -134,12 +139,17 @@ void refuse(int status)
     STEP(.kind = AGENT_ON_REFUSED, .u.refused = &m);
 }
 
-void generation(uint64_t number)
+void generation_of(uint64_t number, wid member)
 {
-    struct member member = {.worker = wid_make(7, 0, 1)};
-    struct generation g = {.number = number, .members_n = 1, .members = &member};
+    struct member m = {.worker = member};
+    struct generation g = {.number = number, .members_n = 1, .members = &m};
 
     STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+}
+
+void generation(uint64_t number)
+{
+    generation_of(number, wid_make(7, 0, 1));
 }
 
 void report(uint32_t slot, enum phase phase, uint64_t entered)

@@ -2,6 +2,7 @@
  *
  *   hello, renew, reports, bye 7, suspect     to the orchestrator
  *   start 7.0#1, life 7.0#2, stop 0           node.slot#life
+ *   start 7.0#1 in 4 failed 0                 a script, in a generation, that has failed so often
  *   tell 0 generation 4, … active 4, … lease 100000
  *   connect, done 0 */
 #ifndef UNIT_AGENT_FIXTURE_H
@@ -38,7 +39,8 @@ void step(struct agent_event e);
 void welcome(uint32_t node, uint64_t store);
 void ack(uint64_t seq, uint64_t reports, uint32_t ack_flags, uint64_t generation);
 void refuse(int status);
-void generation(uint64_t number);
+void generation(uint64_t number);                /* of worker 7.0#1 alone */
+void generation_of(uint64_t number, wid member); /* … or of another */
 void report(uint32_t slot, enum phase phase, uint64_t entered);
 void pass(uint64_t ms, bool beats); /* with ticks when they are wanted; workers beat if so */
 
