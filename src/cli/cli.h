@@ -13,12 +13,13 @@
 
 /* Where an orchestrator listens unless it is told otherwise. */
 #define CLI_PORT 5556
+#define CLI_ENDPOINT "127.0.0.1:5556"
 
 struct cli_command {
     const char *name;
     const char *summary;                /* one line for the list */
-    const char *usage;                  /* what follows "muster NAME" */
     int (*main)(int argc, char **argv); /* argv[0] is the command's name; gives the exit status */
+    bool hidden;                        /* not for people */
 };
 
 /* Ends with an entry whose name is NULL. */
@@ -30,7 +31,15 @@ const struct cli_command *cli_find(const char *name);
 /* Says on stderr that there is no such command, and which one may have been meant. */
 int cli_unknown(const char *name);
 
+int drain_main(int argc, char **argv);
+int events_main(int argc, char **argv);
 int help_main(int argc, char **argv);
+int run_main(int argc, char **argv);
+int serve_main(int argc, char **argv);
+int shutdown_main(int argc, char **argv);
+int status_main(int argc, char **argv);
+int takeover_main(int argc, char **argv);
+int token_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 
 #endif

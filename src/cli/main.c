@@ -7,9 +7,9 @@
 #include <string.h>
 
 const struct cli_command cli_commands[] = {
-    {"help", "explain muster or one of its commands", "[COMMAND]", help_main},
-    {"version", "print the version", "", version_main},
-    {NULL, NULL, NULL, NULL},
+    {"help", "explain muster or one of its commands", help_main, false},
+    {"version", "print the version", version_main, false},
+    {NULL, NULL, NULL, true},
 };
 
 const struct cli_command *cli_find(const char *name)

@@ -9,7 +9,9 @@ int cli_unknown(const char *name)
 
     suggest_begin(&s, name);
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        suggest_offer(&s, c->name);
+        if (!c->hidden) {
+            suggest_offer(&s, c->name);
+        }
     }
     if (s.best != NULL) {
         fprintf(stderr, "muster: there is no command \"%s\". Did you mean \"muster %s\"?\n", name,
