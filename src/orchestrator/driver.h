@@ -1,0 +1,188 @@
+/* The inside of the orchestrator, shared by the files of this folder and by nobody else.
+ *
+ * One thread, the loop's. The way of a frame: session.c makes it an event, cluster_step() changes
+ * its mind, emit() (effects.c) turns what comes out into frames and records at once, since all of
+ * it is borrowed. The way of a record: records.c keeps its bytes until the journal has said how it
+ * went, then applies it or takes it back. Nothing calls the cluster from within emit(). */
+#ifndef ORCHESTRATOR_DRIVER_H
+#define ORCHESTRATOR_DRIVER_H
+
+#include "core/sync.h"
+#include "net/tls.h"
+#include "orchestrator/orchestrator.h"
+#include "store/store.h"
+
+#define FOLLOWERS_MAX 256
+#define EVENTS_MAX 4096
+#define REFUSALS_PER_S 10
+#define ADMIN_PENDING_MAX 4096
+#define NOBODY 0
+
+/* ---- connections: numbers for the cluster, names for the log ---- */
+
+struct session {
+    struct orchestrator *o;
+    struct conn *conn;
+    uint32_t number;
+    uint32_t silent_n; /* sweeps without a frame */
+    bool is_agent;     /* it has said hello: as this node, and as no other */
+    bool follows;
+    char job[NAME_MAX_LEN];
+    char node[NAME_MAX_LEN];
+    uint32_t node_number; /* that it was given last; 0: none yet */
+    uint64_t incarnation;
+    char follow_job[NAME_MAX_LEN];
+};
+
+/* A number is a place and a count of how often that was used before, so that a number of the past
+ * finds nobody. */
+struct seat {
+    struct session *session;
+    uint32_t times;
+    uint32_t next_free;
+};
+
+struct sessions {
+    struct seat *seats;
+    uint32_t seats_n, cap, first_free, now_n;
+};
+
+/* ---- records on their way to the journal ---- */
+
+struct pending {
+    struct pending *next;
+    uint32_t conn; /* whom to answer; NOBODY */
+    uint64_t request;
+    bool lost; /* the journal did not even take it */
+    int status;
+    size_t n;
+    uint8_t bytes[];
+};
+
+struct records {
+    struct store *store;
+    struct pending *first, *last;
+    uint32_t n;
+    uint32_t lost_n; /* of these; as long as there are any, nothing is appended */
+    uint8_t *scratch;
+    size_t scratch_cap;
+    uint64_t bytes; /* in the journal, after the snapshot */
+    bool snapshotting;
+    uint64_t snapshot_ms; /* not before, after one that failed */
+    bool broken;          /* the last write failed, and that was logged */
+    uint64_t failed_n;    /* since then */
+    char replay_error[STORE_ERROR_MAX / 2];
+};
+
+/* ---- notes, kept as frames ---- */
+
+struct kept_event {
+    char job[NAME_MAX_LEN];
+    struct frame *frame;
+};
+
+struct events {
+    uint64_t last; /* number of the newest; the first is 1 */
+    struct kept_event ring[EVENTS_MAX];
+    struct session *followers[FOLLOWERS_MAX];
+    uint32_t followers_n;
+    uint64_t refusals_ms; /* since when refusals are counted */
+    uint32_t refusals_n;
+};
+
+/* A request of somebody's that a record will answer, while its event is being handled. */
+struct asking {
+    uint32_t conn;
+    uint64_t request;
+    enum record_kind kind;
+    char job[NAME_MAX_LEN];
+    struct pending *record; /* once there is one */
+};
+
+struct values {
+    struct sync_effects fx; /* first, as below */
+    struct orchestrator *o;
+    struct sync *sync;
+};
+
+struct orchestrator {
+    struct effects fx; /* first: emit() finds the rest by it */
+    uv_loop_t *loop;
+    uv_async_t news; /* the journal has something to deliver */
+    uv_timer_t timer;
+    uint32_t handles_n;
+    bool closing;
+    uint64_t now_ms, start_ms, armed_ms, sweep_ms;
+    struct cluster_config config;
+    struct cluster *cluster;
+    struct records records;
+    struct tls *tls;
+    struct listener *listener;
+    struct sessions sessions;
+    struct events events;
+    struct asking asking;
+    struct values values;
+    struct frame *cached[2]; /* the generation of this event, without and with its key */
+    char cached_job[NAME_MAX_LEN];
+    uint64_t cached_number;
+    char data_dir[PATH_MAX_LEN];
+};
+
+/* orchestrator.c: an event goes to the cluster with the time of now. */
+int driver_step(struct orchestrator *o, struct event *e);
+void driver_time(struct orchestrator *o);
+void driver_arm(struct orchestrator *o);
+
+/* effects.c */
+void effects_init(struct orchestrator *o);
+void effects_forget(struct orchestrator *o); /* what was cached for one event */
+
+/* records.c. open replays into o->cluster. */
+int records_open(struct orchestrator *o, char *error);
+void records_close(struct orchestrator *o);
+void records_append(struct orchestrator *o, const struct record *r);
+void records_poll(struct orchestrator *o);
+
+/* snapshot.c: when the journal has grown and nothing is pending */
+void snapshot_if_due(struct orchestrator *o);
+void snapshot_done(struct orchestrator *o, int status);
+
+/* record.c: records as bytes */
+size_t record_size(const struct record *r);
+void record_encode(const struct record *r, uint8_t *out, size_t n);
+int record_decode(struct records *rs, const void *bytes, size_t n, struct record *r_out,
+                  struct wire_fault *fault);
+const char *record_name(enum record_kind kind);
+
+/* session.c */
+extern const struct conn_handler session_handler;
+struct session *session_find(struct orchestrator *o, uint32_t number);
+void sessions_sweep(struct orchestrator *o);
+void sessions_close(struct orchestrator *o);
+
+/* people.c */
+void people_admin(struct session *s, const struct msg_admin *m, uint64_t request);
+void people_ask(struct session *s, const struct msg_ask *m, uint64_t request);
+void people_answer(struct session *s, uint64_t request, int status, bool more, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* events.c */
+void events_note(struct orchestrator *o, const struct note *note);
+void events_ask(struct session *s, const struct msg_ask *m, uint64_t request);
+void events_unfollow(struct session *s);
+void events_close(struct orchestrator *o);
+
+/* values.c: values by tag. A record that was applied may complete or end some. */
+int values_open(struct orchestrator *o);
+void values_restore(struct orchestrator *o);
+void values_close(struct orchestrator *o);
+void values_record(struct orchestrator *o, const struct record *r);
+void values_put(struct session *s, const struct msg_sync *m);
+void values_closed(struct session *s);
+void values_tick(struct orchestrator *o);
+uint64_t values_deadline(const struct orchestrator *o);
+
+/* status.c: JSON text, to be freed; NULL: out of memory. MU_ENOENT: no such job. */
+int status_text(struct orchestrator *o, const char *job, char **text_out);
+
+#endif

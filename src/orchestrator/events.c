@@ -1,0 +1,165 @@
+/* Notes of the cluster: a line in the log, an event for those who follow, and the last EVENTS_MAX
+ * of them for those who ask later. Each is encoded once. */
+#include "base/log.h"
+#include "orchestrator/driver.h"
+#include "orchestrator/words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void copy_text(char *to, size_t cap, const char *from)
+{
+    snprintf(to, cap, "%s", from != NULL ? from : "");
+    words_clean(to);
+}
+
+static void fill(const struct note *note, uint64_t number, struct msg_event *e)
+{
+    *e = (struct msg_event){.number = number,
+                            .time_ms = net_wall_ms(),
+                            .kind = (uint8_t)note->kind,
+                            .worker = note->worker,
+                            .generation = note->generation,
+                            .value = note->value};
+    copy_text(e->job, sizeof(e->job), note->job);
+    copy_text(e->node, sizeof(e->node), note->node);
+    copy_text(e->reason, sizeof(e->reason), note->reason);
+}
+
+/* Whoever is refused again and again must not drown the rest. */
+static bool drowns(struct orchestrator *o, const struct note *note)
+{
+    struct events *ev = &o->events;
+
+    if (note->kind != NOTE_REFUSED) {
+        return false;
+    }
+    if (o->now_ms >= ev->refusals_ms + 1000) {
+        if (ev->refusals_n > REFUSALS_PER_S) {
+            log_warn("orchestrator", "%u more were refused", ev->refusals_n - REFUSALS_PER_S);
+        }
+        ev->refusals_ms = o->now_ms;
+        ev->refusals_n = 0;
+    }
+    return ++ev->refusals_n > REFUSALS_PER_S;
+}
+
+static void write_line(const struct msg_event *e)
+{
+    char line[WORDS_LINE_MAX];
+
+    words_event(e, line, sizeof(line));
+    log_write(e->kind == NOTE_REFUSED || e->kind == NOTE_LOST ? LOG_WARN : LOG_INFO, "orchestrator",
+              "%s", line);
+}
+
+/* What is about no job concerns all. */
+static bool wanted(const char *of_job, const char *job)
+{
+    return of_job[0] == '\0' || job[0] == '\0' || strcmp(of_job, job) == 0;
+}
+
+void events_note(struct orchestrator *o, const struct note *note)
+{
+    struct events *ev = &o->events;
+    struct kept_event *kept;
+    struct msg_event e;
+
+    if (drowns(o, note)) {
+        return;
+    }
+    fill(note, ++ev->last, &e);
+    write_line(&e);
+    kept = &ev->ring[e.number % EVENTS_MAX];
+    frame_unref(kept->frame);
+    kept->frame = frame_make(WIRE_EVENT, &e, 0, 0);
+    memcpy(kept->job, e.job, sizeof(kept->job));
+    for (uint32_t i = 0; i < ev->followers_n && kept->frame != NULL; i++) {
+        if (wanted(ev->followers[i]->follow_job, e.job)) {
+            conn_send(ev->followers[i]->conn, kept->frame);
+        }
+    }
+}
+
+/* ---- those who ask ---- */
+
+static uint64_t oldest(const struct events *ev)
+{
+    return ev->last > EVENTS_MAX ? ev->last - EVENTS_MAX + 1 : 1;
+}
+
+static void say_gap(const struct events *ev, uint64_t since, char *text, size_t cap)
+{
+    text[0] = '\0';
+    if (since > ev->last) {
+        snprintf(text, cap, "the orchestrator was restarted: its events begin again with number 1");
+    } else if (since + 1 < oldest(ev) && since != 0) {
+        snprintf(text, cap, "events %" PRIu64 " to %" PRIu64 " are no longer kept", since + 1,
+                 oldest(ev) - 1);
+    } else if (oldest(ev) > 1 && since == 0) {
+        snprintf(text, cap, "events before number %" PRIu64 " are no longer kept", oldest(ev));
+    }
+}
+
+static bool follow(struct session *s, const char *job)
+{
+    struct events *ev = &s->o->events;
+
+    if (!s->follows) {
+        if (ev->followers_n == FOLLOWERS_MAX) {
+            return false;
+        }
+        ev->followers[ev->followers_n++] = s;
+        s->follows = true;
+    }
+    memcpy(s->follow_job, job, sizeof(s->follow_job));
+    return true;
+}
+
+void events_unfollow(struct session *s)
+{
+    struct events *ev = &s->o->events;
+
+    for (uint32_t i = 0; s->follows && i < ev->followers_n; i++) {
+        if (ev->followers[i] == s) {
+            ev->followers[i] = ev->followers[--ev->followers_n];
+            s->follows = false;
+        }
+    }
+}
+
+void events_ask(struct session *s, const struct msg_ask *m, uint64_t request)
+{
+    const struct events *ev = &s->o->events;
+    uint64_t since = m->since > ev->last ? 0 : m->since;
+    char gap[TEXT_MAX_LEN];
+
+    if (m->what == ASK_FOLLOW && !follow(s, m->job)) {
+        people_answer(s, request, MU_ELIMIT, false,
+                      "%u others follow the events already; end one of them, or ask without "
+                      "--follow",
+                      FOLLOWERS_MAX);
+        return;
+    }
+    say_gap(ev, m->since, gap, sizeof(gap));
+    people_answer(s, request, MU_OK, true, "%s", gap);
+    for (uint64_t i = MAX(since + 1, oldest(ev)); i <= ev->last; i++) {
+        const struct kept_event *kept = &ev->ring[i % EVENTS_MAX];
+
+        if (kept->frame != NULL && wanted(m->job, kept->job)) {
+            conn_send(s->conn, kept->frame);
+        }
+    }
+    if (m->what == ASK_EVENTS) {
+        people_answer(s, request, MU_OK, false, "%s", "");
+    }
+}
+
+void events_close(struct orchestrator *o)
+{
+    for (size_t i = 0; i < EVENTS_MAX; i++) {
+        frame_unref(o->events.ring[i].frame);
+        o->events.ring[i].frame = NULL;
+    }
+}

@@ -1,0 +1,240 @@
+/* The orchestrator: birth, time, death. */
+#include "orchestrator/orchestrator.h"
+
+#include "base/log.h"
+#include "orchestrator/driver.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRAME_MAX (256u << 10) /* the longest that anybody may send us is a value to be synced */
+
+/* ---- time ---- */
+
+void driver_time(struct orchestrator *o)
+{
+    o->now_ms = MAX(o->now_ms, net_now_ms());
+}
+
+static void on_timer(uv_timer_t *t);
+
+/* A timer that is early costs a tick; only one that would be late has to be set again. */
+void driver_arm(struct orchestrator *o)
+{
+    uint64_t at_ms = MIN(cluster_deadline(o->cluster), values_deadline(o));
+
+    if (at_ms < o->armed_ms) {
+        o->armed_ms = at_ms;
+        uv_timer_start(&o->timer, on_timer, at_ms > o->now_ms ? at_ms - o->now_ms : 1, 0);
+    }
+}
+
+int driver_step(struct orchestrator *o, struct event *e)
+{
+    int rc;
+
+    driver_time(o);
+    e->now_ms = o->now_ms;
+    rc = cluster_step(o->cluster, e, &o->fx);
+    effects_forget(o);
+    driver_arm(o);
+    return rc;
+}
+
+static void tick(struct orchestrator *o)
+{
+    struct event e = {.kind = EVENT_TICK};
+
+    driver_step(o, &e);
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct orchestrator *o = t->data;
+
+    o->armed_ms = UINT64_MAX;
+    driver_time(o);
+    values_tick(o);
+    tick(o);
+    if (o->now_ms >= o->sweep_ms) {
+        o->sweep_ms = o->now_ms + o->config.lease_ms;
+        sessions_sweep(o);
+    }
+    snapshot_if_due(o);
+}
+
+/* Records are applied at the time of now, not of the last event. */
+static void on_news(uv_async_t *a)
+{
+    struct orchestrator *o = a->data;
+
+    if (o->closing) {
+        return;
+    }
+    tick(o);
+    records_poll(o);
+    snapshot_if_due(o);
+    driver_arm(o);
+}
+
+/* ---- death ---- */
+
+static void on_handle_closed(uv_handle_t *h)
+{
+    struct orchestrator *o = h->data;
+
+    if (--o->handles_n == 0) {
+        free(o);
+    }
+}
+
+void orchestrator_close(struct orchestrator *o)
+{
+    if (o == NULL || o->closing) {
+        return;
+    }
+    o->closing = true;
+    if (o->listener != NULL) {
+        listen_close(o->listener);
+    }
+    effects_forget(o);
+    sessions_close(o);
+    events_close(o);
+    records_close(o); /* Until here it may send us news. */
+    tls_close(o->tls);
+    values_close(o);
+    cluster_close(o->cluster);
+    if (o->handles_n == 0) {
+        free(o);
+        return;
+    }
+    uv_close((uv_handle_t *)&o->news, on_handle_closed);
+    uv_close((uv_handle_t *)&o->timer, on_handle_closed);
+}
+
+/* ---- birth ---- */
+
+static int handles_init(struct orchestrator *o)
+{
+    o->news.data = o->timer.data = o;
+    if (uv_async_init(o->loop, &o->news, on_news) != 0) {
+        return MU_EIO;
+    }
+    uv_timer_init(o->loop, &o->timer);
+    o->handles_n = 2;
+    o->armed_ms = UINT64_MAX;
+    return MU_OK;
+}
+
+static void count_nodes(void *arg, const struct job_look *j)
+{
+    uint32_t *counts = arg;
+
+    counts[0]++;
+    counts[1] += j->view.nodes_n;
+}
+
+static void announce(const struct orchestrator *o, const struct orchestrator_config *config)
+{
+    struct endpoint at = config->listen;
+    char where[HOST_MAX_LEN + 16], token[PATH_MAX_LEN + 8];
+    uint32_t counts[2] = {0};
+
+    at.port = listen_port(o->listener);
+    endpoint_print(&at, where, sizeof(where));
+    snprintf(token, sizeof(token), "%s/token", o->data_dir);
+    cluster_each_job(o->cluster, count_nodes, counts);
+    log_info("orchestrator",
+             "muster %s listens on %s; data: %s; %u jobs and %u nodes restored (record %" PRIu64
+             "); %zu MiB of memory%s%s",
+             mu_version(), where, o->data_dir, counts[0], counts[1], store_seq(o->records.store),
+             cluster_memory(o->cluster) >> 20, access(token, F_OK) == 0 ? "; token: " : "",
+             access(token, F_OK) == 0 ? token : "");
+}
+
+static int start_listening(struct orchestrator *o, const struct orchestrator_config *config,
+                           char *error)
+{
+    struct listen_config listening = {.limits = {.frame_max = FRAME_MAX},
+                                      .conns_max = config->conns_max};
+    int rc = tls_server_open(&config->token, &o->tls, error);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    return listen_tcp(o->loop, &config->listen, o->tls, &session_handler, &listening, o,
+                      &o->listener, error);
+}
+
+static int begin(struct orchestrator *o, const struct orchestrator_config *config, char *error)
+{
+    int rc = data_dir_make(o->data_dir, error);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = cluster_init(&o->config, &o->cluster);
+    if (rc != MU_OK) {
+        snprintf(error, STORE_ERROR_MAX,
+                 "%s: %u jobs, %u nodes, %u workers, lease %u ms, orphan %u ms, takeover %u ms "
+                 "(more than orphan and lease together)",
+                 mu_strerror(rc), o->config.jobs_max, o->config.nodes_max, o->config.workers_max,
+                 o->config.lease_ms, o->config.orphan_ms, o->config.takeover_ms);
+        return rc;
+    }
+    rc = values_open(o);
+    if (rc != MU_OK) {
+        snprintf(error, STORE_ERROR_MAX, "values by tag: %s", mu_strerror(rc));
+        return rc;
+    }
+    rc = handles_init(o);
+    if (rc != MU_OK) {
+        snprintf(error, STORE_ERROR_MAX, "the event loop takes no more handles");
+        return rc;
+    }
+    rc = records_open(o, error);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    return start_listening(o, config, error);
+}
+
+int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
+                      struct orchestrator **o_out, char *error)
+{
+    struct orchestrator *o = calloc(1, sizeof(*o));
+    int rc;
+
+    if (o == NULL) {
+        snprintf(error, STORE_ERROR_MAX, "out of memory");
+        return MU_ENOMEM;
+    }
+    o->loop = loop;
+    o->config = config->cluster;
+    o->sessions.first_free = UINT32_MAX;
+    snprintf(o->data_dir, sizeof(o->data_dir), "%s", config->data_dir);
+    effects_init(o);
+    rc = begin(o, config, error);
+    if (rc != MU_OK) {
+        orchestrator_close(o);
+        return rc;
+    }
+    announce(o, config);
+    driver_time(o);
+    o->start_ms = o->now_ms;
+    o->sweep_ms = o->now_ms + o->config.lease_ms;
+    values_restore(o);
+    cluster_start(o->cluster, o->now_ms, &o->fx);
+    effects_forget(o);
+    driver_arm(o);
+    *o_out = o;
+    return MU_OK;
+}
+
+uint16_t orchestrator_port(const struct orchestrator *o)
+{
+    return listen_port(o->listener);
+}

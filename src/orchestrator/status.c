@@ -1,0 +1,173 @@
+/* Status as JSON: one job, or all with the orchestrator itself. */
+#include "orchestrator/driver.h"
+#include "orchestrator/words.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct build {
+    json_t *members;
+    json_t *waiting;
+    uint32_t rank;
+    bool failed;
+};
+
+/* Appends, and remembers when there was no memory. The reference is given. */
+static void push(struct build *b, json_t *list, json_t *value)
+{
+    if (value == NULL || json_array_append_new(list, value) != 0) {
+        b->failed = true;
+    }
+}
+
+static json_t *member(struct build *b, const struct node_look *n, uint32_t slot)
+{
+    const struct slot_look *s = &n->slot[slot];
+    char worker[40];
+
+    words_worker(s->member, worker, sizeof(worker));
+    return json_pack("{s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:I}", "rank", (int)b->rank++, "worker",
+                     worker, "node", n->name, "slot", (int)slot, "role", words_role(n->role),
+                     "state", words_slot(n, s), "address", s->addr, "step", (json_int_t)s->step);
+}
+
+static json_t *waiting(const struct node_look *n)
+{
+    return json_pack("{s:s, s:s, s:i, s:s, s:s}", "node", n->name, "role", words_role(n->role),
+                     "slots", (int)n->slots, "state", words_node(n), "address", n->slot[0].addr);
+}
+
+static void each_node(void *arg, const struct node_look *n)
+{
+    struct build *b = arg;
+
+    for (uint32_t i = 0; i < n->slots; i++) {
+        if (n->slot[i].member != 0) {
+            push(b, b->members, member(b, n, i));
+        }
+    }
+    if (!n->member && !n->gone) {
+        push(b, b->waiting, waiting(n));
+    }
+}
+
+static json_t *job_json(const struct orchestrator *o, const struct job_look *j)
+{
+    const struct job_view *v = &j->view;
+    struct build b = {.members = json_array(), .waiting = json_array()};
+    char why[TEXT_MAX_LEN];
+    const char *state = words_job(j, why, sizeof(why));
+
+    if (b.members != NULL && b.waiting != NULL) {
+        cluster_each_node(o->cluster, v->name, each_node, &b);
+    }
+    if (b.members == NULL || b.waiting == NULL || b.failed) {
+        json_decref(b.members);
+        json_decref(b.waiting);
+        return NULL;
+    }
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "job",
+                     v->name, "run", (json_int_t)v->run, "state", state, "why", why, "generation",
+                     (json_int_t)v->generation, "active", (json_int_t)v->active, "mode",
+                     words_mode(j->mode), "min", (json_int_t)j->min, "max", (json_int_t)j->max,
+                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint,
+                     "members", b.members, "waiting", b.waiting);
+}
+
+/* ---- all ---- */
+
+struct all {
+    const struct orchestrator *o;
+    struct build b;
+    json_t *jobs;
+};
+
+static void each_job(void *arg, const struct job_look *j)
+{
+    struct all *a = arg;
+
+    push(&a->b, a->jobs, job_json(a->o, j));
+}
+
+static json_t *counts_json(const struct orchestrator *o)
+{
+    const struct listen_counts *n = listen_counts(o->listener);
+
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "now", (int)n->now,
+                     "handshaking", (int)n->handshaking, "accepted", (json_int_t)n->accepted,
+                     "opened", (json_int_t)n->opened, "refused", (json_int_t)n->refused,
+                     "timed_out", (json_int_t)n->timed_out, "shed", (json_int_t)n->shed, "broken",
+                     (json_int_t)n->broken, "unread", (json_int_t)n->unread);
+}
+
+static json_t *journal_json(const struct orchestrator *o)
+{
+    const struct records *rs = &o->records;
+    char error[STORE_ERROR_MAX] = "";
+
+    if (rs->broken) {
+        snprintf(error, sizeof(error), "%s", store_error(rs->store));
+        words_clean(error);
+    }
+    return json_pack("{s:I, s:I, s:I, s:b, s:s}", "record", (json_int_t)store_seq(rs->store),
+                     "snapshot", (json_int_t)store_snapshot_seq(rs->store), "pending",
+                     (json_int_t)rs->n, "writable", !rs->broken, "error", error);
+}
+
+static json_t *self_json(const struct orchestrator *o)
+{
+    const unsigned char *id = store_id(o->records.store);
+    char hex[2 * STORE_ID_BYTES + 1], dir[PATH_MAX_LEN];
+
+    memcpy(dir, o->data_dir, sizeof(dir));
+    words_clean(dir);
+    for (size_t i = 0; i < STORE_ID_BYTES; i++) {
+        hex[2 * i] = "0123456789abcdef"[id[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
+    }
+    hex[sizeof(hex) - 1] = '\0';
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:i, s:o, s:o}", "version", mu_version(),
+                     "uptime_s", (json_int_t)((o->now_ms - o->start_ms) / 1000), "store", hex,
+                     "data", dir, "memory", (json_int_t)cluster_memory(o->cluster), "port",
+                     (int)listen_port(o->listener), "journal", journal_json(o), "connections",
+                     counts_json(o));
+}
+
+static json_t *all_json(const struct orchestrator *o)
+{
+    struct all a = {.o = o, .jobs = json_array()};
+
+    if (a.jobs == NULL) {
+        return NULL;
+    }
+    cluster_each_job(o->cluster, each_job, &a);
+    if (a.b.failed) {
+        json_decref(a.jobs);
+        return NULL;
+    }
+    return json_pack("{s:o, s:o}", "orchestrator", self_json(o), "jobs", a.jobs);
+}
+
+int status_text(struct orchestrator *o, const char *job, char **text_out)
+{
+    struct job_look look;
+    json_t *json;
+    char *text;
+
+    if (job[0] == '\0') {
+        json = all_json(o);
+    } else if (cluster_look_job(o->cluster, job, &look) != MU_OK) {
+        return MU_ENOENT;
+    } else {
+        json = job_json(o, &look);
+    }
+    text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    if (text == NULL) {
+        return MU_ENOMEM;
+    }
+    *text_out = text;
+    return MU_OK;
+}

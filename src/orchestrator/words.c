@@ -1,0 +1,232 @@
+/* What people read. Every word here is in docs/ARCHITECTURE.md. */
+#include "orchestrator/words.h"
+
+#include "wire/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kinds[NOTE_N] = {
+    [NOTE_JOINED] = "joined",       [NOTE_WARM] = "warm",         [NOTE_GENERATION] = "generation",
+    [NOTE_ACTIVE] = "active",       [NOTE_LOST] = "lost",         [NOTE_BACK] = "back",
+    [NOTE_DRAINING] = "draining",   [NOTE_GONE] = "gone",         [NOTE_REFUSED] = "refused",
+    [NOTE_TAKEOVER] = "takeover",   [NOTE_FINISHED] = "finished", [NOTE_ENDED] = "ended",
+    [NOTE_RESTARTED] = "restarted",
+};
+
+const char *words_kind(unsigned kind)
+{
+    return kind < NOTE_N ? kinds[kind] : "unknown";
+}
+
+const char *words_role(unsigned role)
+{
+    static const char *const names[ROLE_N] = {"worker", "chief", "ps", "evaluator"};
+
+    return role < ROLE_N ? names[role] : "unknown";
+}
+
+const char *words_mode(unsigned mode)
+{
+    static const char *const names[MODE_N] = {"auto", "restart", "inprocess"};
+
+    return mode < MODE_N ? names[mode] : "unknown";
+}
+
+void words_worker(wid w, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "n%u.%u#%u", wid_node(w), wid_slot(w), wid_incarnation(w));
+}
+
+/* ---- events ---- */
+
+static void say_exit(const struct msg_event *e, char *buf, size_t cap)
+{
+    if (e->value > 128) {
+        snprintf(buf, cap, " (killed by signal %" PRIu64 ")", e->value - 128);
+    } else if (e->value != 0) {
+        snprintf(buf, cap, " (code %" PRIu64 ")", e->value);
+    } else {
+        buf[0] = '\0';
+    }
+}
+
+/* "node 'a'", or "worker n3.0#2 of node 'a'" */
+static void say_who(const struct msg_event *e, char *buf, size_t cap)
+{
+    char worker[40];
+
+    if (e->worker == 0) {
+        snprintf(buf, cap, "node '%s'", e->node);
+        return;
+    }
+    words_worker(e->worker, worker, sizeof(worker));
+    snprintf(buf, cap, "worker %s of node '%s'", worker, e->node);
+}
+
+static void say_what(const struct msg_event *e, char *buf, size_t cap)
+{
+    char who[NAME_MAX_LEN + 64], code[48];
+    const char *colon = e->reason[0] != '\0' ? ": " : "";
+
+    say_who(e, who, sizeof(who));
+    say_exit(e, code, sizeof(code));
+    switch ((enum note_kind)e->kind) {
+    case NOTE_JOINED:
+        snprintf(buf, cap, "%s joined as n%" PRIu64, who, e->value);
+        break;
+    case NOTE_WARM:
+        snprintf(buf, cap, "%s is warm", who);
+        break;
+    case NOTE_GENERATION:
+        snprintf(buf, cap, "generation %" PRIu64 " (%s) has %" PRIu64 " member%s", e->generation,
+                 e->reason, e->value, e->value == 1 ? "" : "s");
+        break;
+    case NOTE_ACTIVE:
+        snprintf(buf, cap, "generation %" PRIu64 " is active", e->generation);
+        break;
+    case NOTE_LOST:
+        snprintf(buf, cap, "%s lost%s%s%s", who, colon, e->reason, code);
+        break;
+    case NOTE_BACK:
+        snprintf(buf, cap, "%s is back", who);
+        break;
+    case NOTE_DRAINING:
+        snprintf(buf, cap, "%s is draining%s%s", who, colon, e->reason);
+        break;
+    case NOTE_GONE:
+        snprintf(buf, cap, "%s is gone%s%s", who, colon, e->reason);
+        break;
+    case NOTE_REFUSED:
+        snprintf(buf, cap, "refused%s%s", colon, e->reason);
+        break;
+    case NOTE_TAKEOVER:
+        snprintf(buf, cap, "takeover: generation %" PRIu64 " starts from step %" PRIu64 "%s%s",
+                 e->generation, e->value, colon, e->reason);
+        break;
+    case NOTE_FINISHED:
+        snprintf(buf, cap, "a worker has finished at step %" PRIu64 ", the job is ending",
+                 e->value);
+        break;
+    case NOTE_ENDED:
+        snprintf(buf, cap, "ended at step %" PRIu64 "%s%s", e->value, colon, e->reason);
+        break;
+    case NOTE_RESTARTED:
+        snprintf(buf, cap, "the orchestrator started; every known node has a lease from now");
+        break;
+    case NOTE_N:
+    default:
+        snprintf(buf, cap, "something of kind %u that this version has no words for", e->kind);
+        break;
+    }
+}
+
+void words_event(const struct msg_event *e, char *buf, size_t cap)
+{
+    char what[WORDS_LINE_MAX - NAME_MAX_LEN - 16];
+
+    say_what(e, what, sizeof(what));
+    if (e->job[0] != '\0') {
+        snprintf(buf, cap, "job '%s': %s", e->job, what);
+    } else {
+        snprintf(buf, cap, "%s", what);
+    }
+}
+
+/* ---- status ---- */
+
+const char *words_slot(const struct node_look *n, const struct slot_look *s)
+{
+    if (n->gone || n->lapsed || s->phase == PHASE_LOST || s->phase == PHASE_EXITED) {
+        return "gone";
+    }
+    if (n->draining) {
+        return "leaving";
+    }
+    if (s->member != 0) {
+        return "member";
+    }
+    if (s->phase == PHASE_WARM || s->phase == PHASE_IN || s->phase == PHASE_FINISHED) {
+        return "warm";
+    }
+    return s->phase == PHASE_WARMING ? "warming" : "registered";
+}
+
+/* As its slot that is least far. */
+const char *words_node(const struct node_look *n)
+{
+    static const char *const order[] = {"gone", "leaving", "registered", "warming", "warm"};
+    size_t least = ARRAY_LEN(order);
+
+    for (uint32_t s = 0; s < n->slots; s++) {
+        const char *word = words_slot(n, &n->slot[s]);
+
+        for (size_t i = 0; i < least; i++) {
+            if (strcmp(word, order[i]) == 0) {
+                least = i;
+            }
+        }
+    }
+    return least < ARRAY_LEN(order) ? order[least] : "member";
+}
+
+const char *words_job(const struct job_look *j, char *why, size_t cap)
+{
+    const struct job_view *v = &j->view;
+
+    why[0] = '\0';
+    if (v->ended) {
+        return "done";
+    }
+    if (v->finished) {
+        return "ending";
+    }
+    if (v->members_n == 0) {
+        snprintf(why, cap, "%u of at least %u nodes are ready", v->available_n, j->min);
+        return "forming";
+    }
+    if (v->active != 0 && j->survivors_n == 0) {
+        snprintf(why, cap,
+                 "no member of generation %" PRIu64 " answers; when all are known to be dead: "
+                 "muster takeover %s",
+                 v->active, v->name);
+        return "holding";
+    }
+    if ((v->flags & GENERATION_HOLD) != 0) {
+        if (j->paused) {
+            snprintf(why, cap, "it is paused");
+        } else {
+            snprintf(why, cap, "%u of at least %u nodes are ready", v->available_n, j->min);
+        }
+        return "holding";
+    }
+    return "running";
+}
+
+/* ---- fit for the wire ---- */
+
+void words_clean(char *text)
+{
+    size_t n = strlen(text);
+
+    /* A text that was cut may end in the middle of a character. */
+    for (int i = 0; i < 3 && n > 0 && (text[n - 1] & 0x80) != 0; i++) {
+        if (wire_text_valid((const uint8_t *)text, n)) {
+            return;
+        }
+        text[--n] = '\0';
+    }
+    if (wire_text_valid((const uint8_t *)text, n)) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)text[i];
+
+        if (byte < 0x20) {
+            text[i] = ' ';
+        } else if (byte >= 0x7f) {
+            text[i] = '?';
+        }
+    }
+}
