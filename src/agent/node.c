@@ -1,0 +1,389 @@
+#include "agent/node_state.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLUSH_MS 1000
+#define FLUSH_OUTPUT_MS 5000
+#define GUARD_MS 10000 /* nothing that is being closed may take longer */
+
+/* ---- effects ---- */
+
+struct node_effects {
+    struct agent_effects base;
+    struct node *n;
+};
+
+static void tell_ended(struct node *n, uint32_t slot, const struct msg_ended *m)
+{
+    n->slots[slot].told_ended = true;
+    node_sync_end(n, slot, MU_EDONE, m->why[0] != '\0' ? m->why : "the job is done");
+    local_say(n->local, slot, WIRE_ENDED, m, 0, 0);
+}
+
+static void emit(struct agent_effects *base, const struct agent_effect *e)
+{
+    struct node *n = ((struct node_effects *)base)->n;
+
+    switch (e->kind) {
+    case AGENT_CONNECT:
+        node_link_connect(n);
+        break;
+    case AGENT_HELLO:
+        node_link_say(n, WIRE_HELLO, e->u.hello);
+        break;
+    case AGENT_RENEW:
+        node_link_say(n, WIRE_RENEW, e->u.renew);
+        break;
+    case AGENT_REPORTS:
+        node_link_say(n, WIRE_REPORTS, e->u.reports);
+        break;
+    case AGENT_BYE:
+        node_link_say(n, WIRE_BYE, e->u.bye);
+        break;
+    case AGENT_SUSPECT:
+        node_link_say(n, WIRE_SUSPECT, e->u.suspect);
+        break;
+    case AGENT_START:
+        node_slot_start(n, e);
+        break;
+    case AGENT_STOP:
+        node_slot_stop(n, e->slot);
+        break;
+    case AGENT_LIFE:
+        node_slot_life(n, e->slot, e->worker);
+        break;
+    case AGENT_TELL_GENERATION:
+        node_slot_generation(n, e->slot, e->u.generation);
+        break;
+    case AGENT_TELL_ACTIVE:
+        local_say(n->local, e->slot, WIRE_ACTIVE, e->u.active, 0, 0);
+        break;
+    case AGENT_TELL_LEASE:
+        local_say(n->local, e->slot, WIRE_LEASE, e->u.lease, 0, 0);
+        break;
+    case AGENT_TELL_ENDED:
+        tell_ended(n, e->slot, e->u.ended);
+        break;
+    case AGENT_DONE:
+        node_end(n, e->code);
+        break;
+    }
+}
+
+/* ---- events ---- */
+
+static void step(struct node *n, struct agent_event *e)
+{
+    struct node_effects fx = {.base.emit = emit, .n = n};
+
+    e->now_ms = net_now_ms();
+    n->busy = true;
+    agent_event(&n->agent, e, &fx.base);
+    n->busy = false;
+}
+
+static void run_queue(struct node *n)
+{
+    while (n->queue_n > 0 && !n->over) {
+        struct node_queued q = n->queue[n->queue_at];
+
+        n->queue_at = (n->queue_at + 1) % NODE_QUEUE;
+        n->queue_n--;
+        q.event.u.report = &q.report;
+        step(n, &q.event);
+    }
+}
+
+void node_event(struct node *n, struct agent_event *e)
+{
+    mu_assert(!n->busy);
+    run_queue(n);
+    if (n->over) {
+        return;
+    }
+    step(n, e);
+    run_queue(n);
+    node_rearm(n);
+}
+
+void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
+                const struct report *report)
+{
+    struct node_queued *q = &n->queue[(n->queue_at + n->queue_n) % NODE_QUEUE];
+
+    mu_assert(n->queue_n < NODE_QUEUE);
+    *q = (struct node_queued){.event = {.kind = kind, .slot = slot, .code = code}};
+    if (report != NULL) {
+        q->report = *report;
+    }
+    n->queue_n++;
+    if (!n->busy) {
+        node_rearm(n);
+    }
+}
+
+void node_end(struct node *n, int code)
+{
+    if (!n->over) {
+        n->over = true;
+        n->code = n->forced_code != 0 ? n->forced_code : code;
+        uv_stop(&n->loop);
+    }
+}
+
+void node_fail(struct node *n, int status, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (n->over) {
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(n->error, NET_ERROR_MAX, fmt, ap);
+    va_end(ap);
+    n->status = status;
+    node_end(n, 1);
+}
+
+/* ---- time ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct node *n = timer->data;
+    struct agent_event e = {.kind = AGENT_ON_TICK};
+    uint64_t now_ms = net_now_ms();
+
+    if (n->over) {
+        return;
+    }
+    if (n->force_ms <= now_ms) {
+        node_end(n, 1);
+        return;
+    }
+    if (n->drain_ms <= now_ms) {
+        n->drain_ms = NODE_NEVER;
+        log_warn(NODE_AREA, "still here after --grace: stopping the workers");
+        node_slot_kill_all(n, n->config->grace_ms);
+    }
+    node_link_tick(n, now_ms);
+    node_slots_tick(n, now_ms);
+    node_sync_tick(n, now_ms);
+    node_event(n, &e);
+}
+
+void node_rearm(struct node *n)
+{
+    uint64_t now_ms = net_now_ms();
+    uint64_t at_ms = MIN(agent_deadline(&n->agent), node_link_deadline(n));
+
+    if (n->over || n->busy) {
+        return;
+    }
+    at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_sync_deadline(n)));
+    at_ms = MIN(at_ms, MIN(n->force_ms, n->drain_ms));
+    if (n->queue_n > 0) {
+        at_ms = now_ms;
+    }
+    uv_timer_start(&n->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
+}
+
+/* ---- from start to end ---- */
+
+static int init_agent(struct node *n, char *error)
+{
+    const struct node_config *config = n->config;
+    struct agent_config ac = {.renew_ms = config->monitor_ms,
+                              .members_max = MEMBERS_MAX,
+                              .exit_timeout_ms = config->exit_timeout_ms,
+                              .hello = {.host = net_host_id(),
+                                        .min = config->min,
+                                        .max = config->max,
+                                        .slots = config->slots,
+                                        .role = config->role,
+                                        .mode = config->mode,
+                                        .max_restarts = config->max_restarts}};
+    const char *name = config->name;
+    char scope[sizeof(n->name.scope)];
+    int rc;
+
+    n->name.fd = -1;
+    if (name == NULL) {
+        snprintf(scope, sizeof(scope), "%.60s/%.60s", config->standalone ? "-" : n->link.where,
+                 config->job);
+        node_name_open(&n->name, scope);
+        name = n->name.name;
+    }
+    net_random(&ac.hello.incarnation, sizeof(ac.hello.incarnation));
+    ac.hello.incarnation |= 1;
+    snprintf(ac.hello.job, sizeof(ac.hello.job), "%s", config->job);
+    snprintf(ac.hello.name, sizeof(ac.hello.name), "%s", name);
+    n->life.slots = config->slots;
+    strcpy(n->life.job, ac.hello.job);
+    strcpy(n->life.node, ac.hello.name);
+    rc = agent_init(&n->agent, &ac);
+    if (rc != MU_OK) {
+        snprintf(error, NET_ERROR_MAX, "could not set up the agent: %s", mu_strerror(rc));
+    }
+    return rc;
+}
+
+static int open_parts(struct node *n, char *error)
+{
+    uint64_t seed;
+    int rc = node_addr_open(n, error);
+
+    if (rc == MU_OK) {
+        rc = node_link_open(n, error);
+    }
+    if (rc == MU_OK) {
+        rc = init_agent(n, error);
+    }
+    if (rc == MU_OK) {
+        rc = local_open(&n->loop, &node_local_handler, n, &n->local, error);
+    }
+    if (rc != MU_OK) {
+        return rc;
+    }
+    net_random(&seed, sizeof(seed));
+    prng_init(&n->prng, seed);
+    rc = keeper_open(&n->loop, "/proc/self/exe", &node_slot_keeper_handler, n, &n->keeper);
+    if (rc == MU_OK) {
+        rc = node_signals_open(n);
+    }
+    if (rc != MU_OK) {
+        snprintf(error, NET_ERROR_MAX, "could not start the keeper of the workers: %s",
+                 mu_strerror(rc));
+    }
+    return rc;
+}
+
+static void say_end(const struct node *n)
+{
+    const char *job = n->config->job;
+
+    if (n->forced_code != 0) {
+        log_info(NODE_AREA, "stopped; exit code %d", n->code);
+    } else if (n->ended && n->end.failed) {
+        log_error(NODE_AREA, "job '%s' failed%s%s; exit code %d", job,
+                  n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
+    } else if (n->ended) {
+        log_info(NODE_AREA, "job '%s' is done%s%s; exit code %d", job,
+                 n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
+    } else if (n->agent.draining) {
+        log_info(NODE_AREA, "this node has left job '%s'; exit code %d", job, n->code);
+    } else {
+        log_info(NODE_AREA, "this node's part of job '%s' has ended; exit code %d", job, n->code);
+    }
+}
+
+static void on_guard(uv_timer_t *timer)
+{
+    log_warn(NODE_AREA, "something would not close in %d s; leaving it", GUARD_MS / 1000);
+    uv_stop(timer->loop);
+}
+
+static void close_parts(struct node *n)
+{
+    node_link_close(n, FLUSH_MS);
+    if (n->keeper != NULL) {
+        keeper_close(n->keeper);
+    }
+    local_close(n->local, FLUSH_MS);
+    if (n->output != NULL) {
+        output_close(n->output, FLUSH_OUTPUT_MS);
+    }
+    node_signals_close(n);
+    if (n->alone != NULL) {
+        alone_stop(n->alone);
+    }
+    /* It does not keep the loop alive, but ends it if something else does. */
+    uv_timer_start(&n->timer, on_guard, GUARD_MS, 0);
+    uv_unref((uv_handle_t *)&n->timer);
+    uv_run(&n->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&n->timer, NULL);
+    uv_run(&n->loop, UV_RUN_NOWAIT);
+    if (uv_loop_close(&n->loop) != 0) {
+        log_warn(NODE_AREA, "the loop did not close");
+    }
+    for (uint32_t i = 0; i < n->config->slots; i++) {
+        node_sync_drop(n, i);
+    }
+    alone_close(n->alone);
+    agent_close(&n->agent);
+    node_name_close(&n->name);
+}
+
+static int run(struct node *n, char *error)
+{
+    int rc = open_parts(n, error);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    node_link_connect(n);
+    node_rearm(n);
+    while (!n->over) {
+        uv_run(&n->loop, UV_RUN_DEFAULT);
+    }
+    if (n->status == MU_OK) {
+        say_end(n);
+    }
+    return n->status;
+}
+
+static struct node *make(const struct node_config *config, char *error)
+{
+    struct node *n = calloc(1, sizeof(*n));
+
+    if (n == NULL || uv_loop_init(&n->loop) != 0) {
+        free(n);
+        snprintf(error, NET_ERROR_MAX, "out of memory or of file descriptors");
+        return NULL;
+    }
+    n->config = config;
+    n->error = error;
+    n->name.fd = -1;
+    n->force_ms = n->drain_ms = NODE_NEVER;
+    uv_timer_init(&n->loop, &n->timer);
+    n->timer.data = n;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        n->slots[i].stop_ms = NODE_NEVER;
+        n->slots[i].rank = NODE_ALONE;
+    }
+    return n;
+}
+
+int node_run(const struct node_config *config, int *code_out, char *error)
+{
+    struct node_config own = *config;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    struct node *n = make(&own, error);
+    int rc = MU_OK;
+
+    if (n == NULL) {
+        return MU_ENOMEM;
+    }
+    sigaction(SIGPIPE, &ignore, &before);
+    if (own.standalone) {
+        own.min = own.max = 1;
+        rc = alone_open(&n->loop, &n->alone, &own.endpoints, &own.token, error);
+    }
+    if (rc == MU_OK) {
+        rc = run(n, error);
+    }
+    close_parts(n);
+    if (rc == MU_OK) {
+        *code_out = n->code;
+    }
+    free(n);
+    sigaction(SIGPIPE, &before, NULL);
+    return rc;
+}

@@ -1,0 +1,125 @@
+/* What the orchestrator says, as events. */
+#include "agent/node_state.h"
+#include "base/log.h"
+
+#include <string.h>
+
+#define RENAME_AFTER 10 /* refusals: a node that just died has left its name by then */
+
+static bool has_chosen_name(const struct node *n)
+{
+    return n->config->name == NULL && n->config->standalone == false;
+}
+
+static void on_welcome(struct node *n, const struct msg_welcome *m)
+{
+    struct agent_event e = {.kind = AGENT_ON_WELCOME, .u.welcome = m};
+    const struct msg_hello *hello = &n->agent.config.hello;
+    char error[NET_ERROR_MAX];
+
+    if (!n->link.welcomed || m->run != n->life.run) {
+        log_info(NODE_AREA, "in job '%s' (run %u) as node '%s', %u worker%s", hello->job, m->run,
+                 hello->name, hello->slots, hello->slots == 1 ? "" : "s");
+    }
+    node_link_welcome(n);
+    n->refused_n = 0;
+    n->life.run = m->run;
+    n->life.lease_ms = m->lease_ms;
+    n->life.orphan_ms = m->orphan_ms;
+    n->life.mode = m->mode;
+    strcpy(n->life.node, hello->name);
+    if (node_slots_open(n, error) != MU_OK) {
+        node_fail(n, MU_EIO, "%s", error);
+        return;
+    }
+    node_event(n, &e);
+    node_sync_repeat(n);
+}
+
+static bool will_try_again(int status)
+{
+    return status == MU_EAGAIN || status == MU_ESTALE || status == MU_EEXIST;
+}
+
+static void on_refused(struct node *n, const struct msg_refused *m)
+{
+    struct msg_refused as = *m;
+    struct agent_event e = {.kind = AGENT_ON_REFUSED, .u.refused = &as};
+
+    n->refused_n++;
+    if (m->status == MU_EEXIST && has_chosen_name(n) && !n->link.welcomed) {
+        if (n->refused_n >= RENAME_AFTER) {
+            node_name_next(&n->name);
+            log_info(NODE_AREA, "there is a node of this host's name already; this one is '%s'",
+                     n->name.name);
+            strcpy(n->agent.config.hello.name, n->name.name);
+            n->refused_n = 0;
+        }
+        as.status = MU_EAGAIN;
+    } else if (m->status == MU_EEXIST && n->refused_n == 1) {
+        log_warn(NODE_AREA, "%s; trying again for a while", m->text);
+    }
+    node_event(n, &e);
+    if (!will_try_again(as.status) || n->agent.over) {
+        log_error(NODE_AREA, "the orchestrator at %s refused this node: %s", n->link.where,
+                  m->text);
+    }
+}
+
+static void on_ended(struct node *n, const struct msg_ended *m)
+{
+    struct agent_event e = {.kind = AGENT_ON_ENDED, .u.ended = m};
+
+    n->ended = true;
+    n->end = *m;
+    node_event(n, &e);
+}
+
+static void on_generation(struct node *n, const struct generation *g)
+{
+    struct agent_event e = {.kind = AGENT_ON_GENERATION, .u.generation = g};
+
+    log_debug(NODE_AREA, "generation %llu of job '%s': %u members", (unsigned long long)g->number,
+              g->job, g->members_n);
+    node_addr_check(n, g);
+    node_event(n, &e);
+}
+
+void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg)
+{
+    struct agent_event e = {0};
+
+    switch (h->type) {
+    case WIRE_WELCOME:
+        on_welcome(n, &msg->welcome);
+        break;
+    case WIRE_REFUSED:
+        on_refused(n, &msg->refused);
+        break;
+    case WIRE_GENERATION:
+        on_generation(n, &msg->generation);
+        break;
+    case WIRE_ENDED:
+        on_ended(n, &msg->ended);
+        break;
+    case WIRE_ACK:
+        e.kind = AGENT_ON_ACK;
+        e.u.ack = &msg->ack;
+        n->life.mode = msg->ack.mode;
+        node_event(n, &e);
+        break;
+    case WIRE_ACTIVE:
+        e.kind = AGENT_ON_ACTIVE;
+        e.u.active = &msg->active;
+        node_event(n, &e);
+        break;
+    case WIRE_SYNCED:
+        node_sync_answer(n, &msg->synced);
+        node_rearm(n);
+        break;
+    default:
+        log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",
+                  wire_name(h->type));
+        break;
+    }
+}

@@ -1,0 +1,208 @@
+/* The inside of a node, shared by the files node*.c: one thread, one loop.
+ *
+ *   node.c         the loop, events in, effects out, the end
+ *   node_link.c    the connection to the orchestrator
+ *   node_slot.c    the processes of the slots
+ *   node_sync.c    values that workers exchange through the orchestrator
+ *   node_addr.c    where other nodes reach the workers
+ *   node_frame.c   what the orchestrator says
+ *   node_local.c   what workers say over the unix socket
+ *   node_signal.c  SIGTERM and its like
+ *
+ * core/agent decides; these only do. Effects arrive in the middle of agent_event(), so nothing that
+ * happens in one may call it: what follows is queued (node_queue) and handled after. */
+#ifndef AGENT_NODE_STATE_H
+#define AGENT_NODE_STATE_H
+
+#include "agent/keeper.h"
+#include "agent/local.h"
+#include "agent/node.h"
+#include "agent/node_alone.h"
+#include "agent/node_name.h"
+#include "agent/output.h"
+#include "agent/ports.h"
+#include "base/prng.h"
+#include "core/agent.h"
+#include "net/conn.h"
+
+#define NODE_AREA "agent"
+#define NODE_QUEUE 512
+#define NODE_SIGNALS 4
+#define NODE_SYNCS_MAX 16 /* of a slot, unanswered */
+#define NODE_NEVER UINT64_MAX
+#define NODE_ALONE UINT32_MAX /* no rank */
+
+/* A value that a worker wants to exchange, until it is answered. */
+struct node_sync {
+    struct node_sync *next;
+    uint64_t due_ms;
+    struct msg_sync m;
+    uint8_t data[];
+};
+
+struct node_slot {
+    uint64_t cookie; /* of the process that runs; 0: none does */
+    int pid;
+    wid worker;
+    uint64_t generation; /* that it was started in, or last told of; 0: none */
+    uint32_t rank;       /* in that; NODE_ALONE: none */
+    uint32_t world;
+    bool stopping;
+    bool told_ended;
+    uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
+    char addr[ADDR_MAX_LEN];
+    uint32_t port;
+    struct node_sync *syncs;
+    uint32_t syncs_n;
+};
+
+struct node_link {
+    struct tls *tls;
+    struct conn *conn; /* NULL: none, not even one that is being made */
+    struct conn_limits limits;
+    char where[320]; /* the endpoints, for people */
+    char first[HOST_MAX_LEN + 16];
+    bool welcomed;     /* ever */
+    uint32_t tries_n;  /* since the last welcome */
+    uint64_t retry_ms; /* when to try next; NODE_NEVER: nothing to try */
+    uint64_t away_ms;  /* since when it is away; 0: it is not */
+    uint64_t note_ms;  /* when to say so again */
+};
+
+struct node_addr {
+    char host[ADDR_MAX_LEN]; /* "" until it is known */
+    bool fixed;              /* by --address */
+    uint16_t port;           /* of slot 0, by --address; 0: a free one for each start */
+    bool warned;
+};
+
+struct node_queued {
+    struct agent_event event;
+    struct report report; /* what u.report of AGENT_ON_ADDR points to */
+};
+
+struct node {
+    const struct node_config *config;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_signal_t signals[NODE_SIGNALS];
+    struct agent agent;
+    struct keeper *keeper;
+    struct local *local;
+    struct output *output;
+    struct alone *alone;
+    struct ports ports;
+    struct prng prng; /* jitter */
+    struct node_link link;
+    struct node_addr addr;
+    struct node_name name; /* its fd: a name that we chose ourselves */
+    struct node_slot slots[SLOTS_MAX];
+    struct msg_life life; /* what workers are told, but for `worker` */
+    char log_dir[64];     /* made by us, if there was to be one */
+
+    struct node_queued queue[NODE_QUEUE]; /* a ring */
+    uint32_t queue_at, queue_n;
+    bool busy; /* in agent_event() */
+
+    bool ended; /* the orchestrator has said so: */
+    struct msg_ended end;
+    uint32_t refused_n; /* refusals in a row */
+    bool drained;       /* a signal has asked for it */
+    uint64_t force_ms;  /* when to end without the workers' exits; NODE_NEVER: not */
+    uint64_t drain_ms;  /* when a drain ends for those who are still there; NODE_NEVER: never */
+    bool over;
+    int code;         /* what `muster run` exits with */
+    int status;       /* not MU_OK: nothing was started, and … */
+    char *error;      /* … why */
+    int forced_code;  /* 128 + signal; 0: not forced */
+    uint32_t lives_n; /* processes started, for the last line */
+};
+
+/* ---- node.c ---- */
+
+/* Handles it and whatever follows; e->now_ms is filled in. From callbacks, not from effects. */
+void node_event(struct node *n, struct agent_event *e);
+
+/* After something is due at another time than before. */
+void node_rearm(struct node *n);
+
+/* From anywhere: handled after the event at hand, or at once. report may be NULL; it is copied. */
+void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
+                const struct report *report);
+
+/* Ends the loop: exit with code. */
+void node_end(struct node *n, int code);
+
+/* Ends the loop before anything was started. */
+void node_fail(struct node *n, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- node_link.c ---- */
+
+int node_link_open(struct node *n, char *error);
+/* Connects at once, then with back-off. */
+void node_link_connect(struct node *n);
+/* Dropped in silence if there is no connection. */
+void node_link_say(struct node *n, enum wire_type type, const void *msg);
+/* It has taken us in, or knows us again. */
+void node_link_welcome(struct node *n);
+uint64_t node_link_deadline(const struct node *n);
+void node_link_tick(struct node *n, uint64_t now_ms);
+void node_link_close(struct node *n, uint32_t flush_ms);
+
+/* ---- node_frame.c ---- */
+
+/* A frame of the orchestrator's. */
+void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg);
+
+/* ---- node_slot.c ---- */
+
+extern const struct keeper_handler node_slot_keeper_handler;
+
+void node_slot_start(struct node *n, const struct agent_effect *e);
+void node_slot_stop(struct node *n, uint32_t slot);
+/* The process goes on as another worker. */
+void node_slot_life(struct node *n, uint32_t slot, wid worker);
+void node_slot_generation(struct node *n, uint32_t slot, const struct generation *g);
+void node_slot_say_life(struct node *n, uint32_t slot);
+void node_slot_kill_all(struct node *n, uint32_t grace_ms);
+uint64_t node_slots_deadline(const struct node *n);
+void node_slots_tick(struct node *n, uint64_t now_ms);
+int node_slots_open(struct node *n, char *error);
+
+/* ---- node_local.c ---- */
+
+extern const struct local_handler node_local_handler;
+
+/* ---- node_addr.c ---- */
+
+int node_addr_open(struct node *n, char *error);
+/* We reached the orchestrator at `peer` ("1.2.3.4:5"): finds our own address, unless it is fixed,
+ * and tells the agent where its slots are if that is news. */
+void node_addr_learn(struct node *n, const char *peer);
+/* Where the next process of the slot will be; queues AGENT_ON_ADDR. */
+void node_addr_next(struct node *n, uint32_t slot);
+/* Says once that members on other hosts can't reach a loopback address. */
+void node_addr_check(struct node *n, const struct generation *g);
+
+/* ---- node_sync.c ---- */
+
+/* A worker's frame: kept, and passed on. */
+void node_sync_take(struct node *n, uint32_t slot, const struct msg_sync *m);
+/* The orchestrator's answer: passed on to its slot. */
+void node_sync_answer(struct node *n, const struct msg_synced *m);
+/* After a welcome: what is unanswered is said again, with the time that is left. */
+void node_sync_repeat(struct node *n);
+/* All of a slot are answered with this … */
+void node_sync_end(struct node *n, uint32_t slot, int status, const char *text);
+/* … or forgotten: nobody is left to hear it. */
+void node_sync_drop(struct node *n, uint32_t slot);
+uint64_t node_sync_deadline(const struct node *n);
+void node_sync_tick(struct node *n, uint64_t now_ms);
+
+/* ---- node_signal.c ---- */
+
+int node_signals_open(struct node *n);
+void node_signals_close(struct node *n);
+
+#endif
