@@ -58,6 +58,17 @@ static bool is_on(const struct opt *o)
     return o->type == OPT_FLAG && o->preset != NULL && strcmp(o->preset, "true") == 0;
 }
 
+/* Columns on a terminal; a character of several bytes is one. */
+static int columns(const char *text)
+{
+    int n = 0;
+
+    for (; *text != '\0'; text++) {
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return n;
+}
+
 /* "  -r, --redirects N", and how wide that is. */
 static int left(const struct opt *o)
 {
@@ -74,7 +85,8 @@ static int left(const struct opt *o)
         at += alias_n + (int)strspn(at + alias_n, " ");
     }
     if (o->type != OPT_FLAG) {
-        n += printf(" %s", value_name(o));
+        printf(" %s", value_name(o));
+        n += 1 + columns(value_name(o));
     }
     return n;
 }

@@ -46,7 +46,7 @@ static const struct opt table[] = {
     {OPT_SECONDS, .name = "wait", .help = "how long", AT(wait_ms), .min = 10, .preset = "1.5"},
     {OPT_CHOICE, .name = "mode", .help = "which way", AT(mode), .choices = "auto|restart|inprocess",
      .shown = true},
-    {OPT_READ, .name = "nnodes", .value = "MIN:MAX", .help = "how many", AT(range),
+    {OPT_READ, .name = "nnodes", .value = "MIN:MAX…", .help = "how many", AT(range),
      .wants = "MIN or MIN:MAX", .read = read_range, .env = "T_NNODES"},
     {OPT_U32, .name = "secret-knob", .hidden = true, .help = "not shown", AT(restarts)},
     {OPT_END},
@@ -310,7 +310,7 @@ static void help_is_made_of_the_table(void **state)
         "\n  --wait SECONDS              how long (default: 1.5)\n",
         "\n  --mode auto|restart|inprocess\n                              which way (default: "
         "restart)\n",
-        "\n  --nnodes MIN:MAX            how many [$T_NNODES]\n",
+        "\n  --nnodes MIN:MAX…           how many [$T_NNODES]\n",
         "\n  -h, --help                  show this and exit\n\nExamples:\n  muster try it\n",
     };
     char text[4096];
