@@ -10,9 +10,7 @@
 #include <unistd.h>
 
 #define BY_ITSELF_MS 2000 /* a worker that knows that the run is over may end by itself */
-#define CANNOT_START 126
-
-extern char **environ;
+#define CANNOT_START (128 + SIGKILL) /* not the script's fault, so its budget is left alone */
 
 static uint32_t rank_of(const struct generation *g, wid worker)
 {
