@@ -6,7 +6,7 @@
 
 /* Stands in the environment of every process of a start, and tells its strays from others. */
 #define ENVIRON_MARKER "MUSTER_MARKER"
-#define ENVIRON_MARKER_LEN 32 /* of "MUSTER_MARKER=0123456789abcdef", terminator included */
+#define ENVIRON_MARKER_LEN 31 /* of "MUSTER_MARKER=0123456789abcdef", terminator included */
 
 void environ_marker(uint64_t marker, char text[ENVIRON_MARKER_LEN]);
 

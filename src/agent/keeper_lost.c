@@ -1,0 +1,104 @@
+#include "agent/keeper_lost.h"
+
+#include "agent/keeper_proc.h"
+#include "base/log.h"
+
+#include <signal.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#define LOOK_MS 5
+#define LOOKS_MAX 400
+
+void keeper_hunt_init(struct keeper_hunt *h, uv_loop_t *loop)
+{
+    uv_timer_init(loop, &h->timer);
+}
+
+void keeper_hunt_add(struct keeper_hunt *h, pid_t session, uint64_t marker)
+{
+    mu_assert(h->prey_n < SLOTS_MAX);
+    h->prey[h->prey_n].session = session;
+    h->prey[h->prey_n++].marker = marker;
+}
+
+static bool is_prey(const struct keeper_hunt *h, pid_t pid)
+{
+    struct proc_stat st;
+    uint64_t marker = 0;
+    bool marked;
+
+    if (!proc_stat(pid, &st) || st.state == 'Z' || st.state == 'X') {
+        return false;
+    }
+    marked = proc_marker(pid, &marker);
+    for (uint32_t i = 0; i < h->prey_n; i++) {
+        if ((h->prey[i].session != 0 && st.session == h->prey[i].session) ||
+            (marked && marker == h->prey[i].marker)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* They are nobody's children now, so a number may pass to another process between the look and the
+ * kill. A pidfd does not: it is taken first. */
+static void kill_if_prey(void *data, pid_t pid)
+{
+    struct keeper_hunt *h = data;
+    int fd;
+
+    if (pid == getpid() || !is_prey(h, pid)) {
+        return;
+    }
+    fd = pidfd_open(pid, 0);
+    if (fd < 0) {
+        return;
+    }
+    if (is_prey(h, pid)) {
+        pidfd_send_signal(fd, SIGKILL, NULL, 0);
+        h->found_n++;
+    }
+    close(fd);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    struct keeper_hunt *h = timer->data;
+
+    h->found_n = 0;
+    proc_each(kill_if_prey, h);
+    if (h->found_n > 0 && ++h->looks_n < LOOKS_MAX) {
+        uv_timer_start(&h->timer, on_look, LOOK_MS, 0);
+        return;
+    }
+    if (h->found_n > 0) {
+        log_error("keeper", "%u processes of workers could not be killed", h->found_n);
+    }
+    h->on = false;
+    h->done(h->data);
+}
+
+void keeper_hunt_start(struct keeper_hunt *h, void (*done)(void *data), void *data)
+{
+    h->timer.data = h;
+    h->done = done;
+    h->data = data;
+    h->on = true;
+    for (uint32_t i = 0; i < h->prey_n; i++) {
+        if (h->prey[i].session > 1) {
+            kill(-h->prey[i].session, SIGKILL);
+        }
+    }
+    uv_timer_start(&h->timer, on_look, 0, 0);
+}
+
+bool keeper_hunt_is_on(const struct keeper_hunt *h)
+{
+    return h->on;
+}
+
+void keeper_hunt_close(struct keeper_hunt *h, uv_close_cb closed)
+{
+    uv_close((uv_handle_t *)&h->timer, closed);
+}

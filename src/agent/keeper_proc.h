@@ -1,0 +1,30 @@
+/* What /proc tells about processes. */
+#ifndef AGENT_KEEPER_PROC_H
+#define AGENT_KEEPER_PROC_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+struct proc_stat {
+    char state; /* 'R', 'S', …; 'Z' has ended and waits for its parent */
+    pid_t parent;
+    pid_t session;
+};
+
+/* False: there is no such process. */
+bool proc_stat(pid_t pid, struct proc_stat *st_out);
+
+/* The value of MUSTER_MARKER that it was started with. False: none, or not ours to read. */
+bool proc_marker(pid_t pid, uint64_t *marker_out);
+
+/* Every process of the machine that we can see. */
+void proc_each(void (*fn)(void *data, pid_t pid), void *data);
+
+/* Every child of this process (which has one thread), those that have ended included. */
+void proc_each_child(void (*fn)(void *data, pid_t pid), void *data);
+
+/* The same, where the kernel has no list of children. */
+void proc_each_child_by_parent(void (*fn)(void *data, pid_t pid), void *data);
+
+#endif

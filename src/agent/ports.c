@@ -1,0 +1,111 @@
+#include "agent/ports.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LIKED_LO 20000
+#define LIKED_HI 32767
+#define ANY_LO 1024
+#define ANY_HI 65535
+#define WIDE_ENOUGH 1024
+
+/* The wider of what is left of [lo, hi] below and above [first, last]. */
+static uint32_t widest(uint32_t first, uint32_t last, uint32_t lo, uint32_t hi, uint32_t *lo_out,
+                       uint32_t *hi_out)
+{
+    uint32_t below = first > lo ? MIN(first - lo, hi - lo + 1) : 0;
+    uint32_t above = last < hi ? MIN(hi - last, hi - lo + 1) : 0;
+
+    if (below >= above) {
+        *lo_out = lo;
+        *hi_out = lo + below - 1;
+        return below;
+    }
+    *lo_out = hi - above + 1;
+    *hi_out = hi;
+    return above;
+}
+
+void ports_range(uint32_t first, uint32_t last, uint32_t *lo_out, uint32_t *hi_out)
+{
+    if (widest(first, last, LIKED_LO, LIKED_HI, lo_out, hi_out) >= WIDE_ENOUGH ||
+        widest(first, last, ANY_LO, ANY_HI, lo_out, hi_out) >= WIDE_ENOUGH) {
+        return;
+    }
+    *lo_out = LIKED_LO; /* The kernel gives away all of them: no place is better than another. */
+    *hi_out = LIKED_HI;
+}
+
+void ports_init(struct ports *p)
+{
+    uint32_t first = 32768, last = 60999;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+
+    *p = (struct ports){.given_n = 0};
+    if (file != NULL) {
+        if (fscanf(file, "%u %u", &first, &last) != 2) {
+            first = 32768;
+            last = 60999;
+        }
+        fclose(file);
+    }
+    ports_range(first, last, &p->lo, &p->hi);
+}
+
+static bool can_bind(int family, const struct sockaddr *at, socklen_t at_n)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int one = 1;
+    bool ok;
+
+    if (fd < 0) {
+        return family == AF_INET6; /* A host without IPv6 can't use the port for it either. */
+    }
+    if (family == AF_INET6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    }
+    ok = bind(fd, at, at_n) == 0;
+    close(fd);
+    return ok;
+}
+
+static bool is_free(uint16_t port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+
+    return can_bind(AF_INET, (const struct sockaddr *)&v4, sizeof(v4)) &&
+           can_bind(AF_INET6, (const struct sockaddr *)&v6, sizeof(v6));
+}
+
+static bool was_given(const struct ports *p, uint16_t port)
+{
+    for (uint32_t i = 0; i < MIN(p->given_n, (uint32_t)PORTS_REMEMBERED); i++) {
+        if (p->given[i] == port) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int ports_pick(struct ports *p, uint16_t *port_out)
+{
+    uint32_t n = p->hi - p->lo + 1, start = 0;
+
+    if (getrandom(&start, sizeof(start), 0) != (ssize_t)sizeof(start)) {
+        start = (uint32_t)getpid() * 2654435761u;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t port = (uint16_t)(p->lo + (start + i) % n);
+
+        if (!was_given(p, port) && is_free(port)) {
+            p->given[p->given_n++ % PORTS_REMEMBERED] = port;
+            *port_out = port;
+            return MU_OK;
+        }
+    }
+    return MU_EBUSY;
+}
