@@ -8,7 +8,7 @@ int arena_init(struct arena *a, uint32_t cap, uint32_t pieces_max)
     struct arena made = {
         .cap = cap & ~7u,
         .pieces_max = pieces_max,
-        .free = ARENA_NONE,
+        .spare = ARENA_NONE,
         .first = ARENA_NONE,
         .last = ARENA_NONE,
     };
@@ -49,7 +49,7 @@ static void pack(struct arena *a)
 
 int arena_take(struct arena *a, uint32_t n, uint32_t *piece_out)
 {
-    uint32_t i = a->free;
+    uint32_t i = a->spare;
 
     mu_assert(n > 0);
     if (n > a->cap || a->cap - a->used < ((n + 7) & ~7u)) {
@@ -65,7 +65,7 @@ int arena_take(struct arena *a, uint32_t n, uint32_t *piece_out)
     if (i == ARENA_NONE) {
         i = a->fresh_n++;
     } else {
-        a->free = a->pieces[i].next;
+        a->spare = a->pieces[i].next;
     }
     a->pieces[i] = (struct arena_piece){a->end, n, a->last, ARENA_NONE};
     if (a->last == ARENA_NONE) {
@@ -101,8 +101,8 @@ void arena_give(struct arena *a, uint32_t piece)
     }
     a->used -= p->n;
     p->n = 0;
-    p->next = a->free;
-    a->free = piece;
+    p->next = a->spare;
+    a->spare = piece;
 }
 
 uint8_t *arena_at(const struct arena *a, uint32_t piece)

@@ -21,7 +21,7 @@ struct arena {
     struct arena_piece *pieces;
     uint32_t pieces_max;
     uint32_t fresh_n; /* pieces that were ever used */
-    uint32_t free;    /* the first of those given back */
+    uint32_t spare;   /* the first of those given back */
     uint32_t first, last;
 };
 
