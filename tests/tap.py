@@ -3,6 +3,15 @@ import sys
 import traceback
 
 
+class Skipped(Exception):
+    pass
+
+
+def skip(why):
+    """Ends a case that can't run here; it counts as skipped."""
+    raise Skipped(why)
+
+
 def run(module):
     cases = [(name[len('test_'):], case) for name, case in vars(sys.modules[module]).items()
              if name.startswith('test_')]
@@ -12,6 +21,8 @@ def run(module):
         try:
             case()
             print(f'ok {number} - {name}')
+        except Skipped as why:
+            print(f'ok {number} - {name} # SKIP {why}')
         except Exception:  # pylint: disable=broad-except
             failed += 1
             traceback.print_exc()
