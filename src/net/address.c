@@ -1,0 +1,227 @@
+/* Addresses as text and as the kernel wants them. */
+#include "net/net.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int refuse(char *error, const char *text, const char *why)
+{
+    snprintf(error, NET_ERROR_MAX,
+             "\"%.200s\" is no address: %s; it should look like 10.0.0.1:5556, host:5556 or "
+             "[::1]:5556",
+             text, why);
+    return MU_EINVAL;
+}
+
+static bool parse_port(const char *p, size_t n, uint16_t *port_out)
+{
+    unsigned long value = 0;
+
+    if (n == 0 || n > 5) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9') {
+            return false;
+        }
+        value = value * 10 + (unsigned long)(p[i] - '0');
+    }
+    if (value > UINT16_MAX) {
+        return false;
+    }
+    *port_out = (uint16_t)value;
+    return true;
+}
+
+static bool is_v6(const char *host)
+{
+    struct in6_addr a;
+    char bare[HOST_MAX_LEN];
+    size_t n = strcspn(host, "%"); /* fe80::1%eth0 */
+
+    memcpy(bare, host, n);
+    bare[n] = '\0';
+    return inet_pton(AF_INET6, bare, &a) == 1;
+}
+
+static bool is_host_char(char ch)
+{
+    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+           strchr(".-_:%", ch) != NULL;
+}
+
+/* Where the host ends, and where the port begins: NULL if there is none. */
+static const char *split(const char *text, size_t n, const char **host, size_t *host_n)
+{
+    const char *colon = memrchr(text, ':', n);
+
+    *host = text;
+    *host_n = n;
+    if (n > 0 && text[0] == '[') {
+        const char *close = memchr(text, ']', n);
+
+        if (close == NULL) {
+            return NULL;
+        }
+        *host = text + 1;
+        *host_n = (size_t)(close - text) - 1;
+        return close + 1 < text + n && close[1] == ':' ? close + 2 : NULL;
+    }
+    if (colon == NULL || memchr(text, ':', (size_t)(colon - text)) != NULL) {
+        return NULL; /* none, or a bare v6 address */
+    }
+    *host_n = (size_t)(colon - text);
+    return colon + 1;
+}
+
+static int parse(const char *text, size_t n, uint16_t default_port, struct endpoint *e_out,
+                 char *error)
+{
+    char shown[HOST_MAX_LEN];
+    struct endpoint e = {.port = default_port};
+    const char *host;
+    size_t host_n;
+
+    snprintf(shown, sizeof(shown), "%.*s", (int)MIN(n, sizeof(shown) - 1), text);
+    if (n == 0) {
+        return refuse(error, shown, "it is empty");
+    }
+    const char *port = split(text, n, &host, &host_n);
+    const bool bracketed = text[0] == '[';
+
+    if (host_n >= sizeof(e.host)) {
+        return refuse(error, shown, "the name is too long");
+    }
+    for (size_t i = 0; i < host_n; i++) {
+        if (!is_host_char(host[i])) {
+            return refuse(error, shown, "a host name has no such characters");
+        }
+    }
+    memcpy(e.host, host, host_n);
+    if (bracketed && (host + host_n == text + n || !is_v6(e.host) ||
+                      (port == NULL && host + host_n + 1 != text + n))) {
+        return refuse(error, shown, "what is in brackets must be an IPv6 address");
+    }
+    if (!bracketed && strchr(e.host, ':') != NULL && !is_v6(e.host)) {
+        return refuse(error, shown, "there are too many colons");
+    }
+    if (port != NULL && !parse_port(port, (size_t)(text + n - port), &e.port)) {
+        return refuse(error, shown, "the port is a number up to 65535");
+    }
+    if (port == NULL && default_port == 0) {
+        return refuse(error, shown, "the port is missing");
+    }
+    if (host_n == 0) {
+        snprintf(e.host, sizeof(e.host), "127.0.0.1");
+    }
+    *e_out = e;
+    return MU_OK;
+}
+
+int endpoint_parse(const char *text, uint16_t default_port, struct endpoint *e_out, char *error)
+{
+    return parse(text, strlen(text), default_port, e_out, error);
+}
+
+int endpoints_parse(const char *text, uint16_t default_port, struct endpoints *e_out, char *error)
+{
+    struct endpoints list = {0};
+
+    for (;;) {
+        const size_t n = strcspn(text, ",");
+
+        if (list.n == ENDPOINTS_MAX) {
+            snprintf(error, NET_ERROR_MAX, "there are more than %d addresses in the list",
+                     ENDPOINTS_MAX);
+            return MU_EINVAL;
+        }
+        int rc = parse(text, n, default_port, &list.at[list.n], error);
+
+        if (rc != MU_OK) {
+            return rc;
+        }
+        list.n++;
+        if (text[n] == '\0') {
+            *e_out = list;
+            return MU_OK;
+        }
+        text += n + 1;
+    }
+}
+
+void endpoint_print(const struct endpoint *e, char *buf, size_t cap)
+{
+    snprintf(buf, cap, strchr(e->host, ':') != NULL ? "[%s]:%u" : "%s:%u", e->host,
+             (unsigned)e->port);
+}
+
+void address_print(const struct sockaddr *sa, char *buf, size_t cap)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
+
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+        snprintf(buf, cap, "%s:%u", host, (unsigned)ntohs(in->sin_port));
+    } else if (sa->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
+
+        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+        snprintf(buf, cap, "[%s]:%u", host, (unsigned)ntohs(in6->sin6_port));
+    } else {
+        snprintf(buf, cap, "local");
+    }
+}
+
+bool address_is_loopback(const struct sockaddr *sa)
+{
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
+
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    if (sa->sa_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
+
+        return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+    }
+    return sa->sa_family == AF_UNIX;
+}
+
+int endpoint_resolve(const struct endpoint *e, struct sockaddr_storage *out, socklen_t *out_len,
+                     uint32_t max, uint32_t *n_out, char *error)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    char port[8];
+    uint32_t n = 0;
+
+    snprintf(port, sizeof(port), "%u", (unsigned)e->port);
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+    int rc = getaddrinfo(e->host, port, &hints, &list);
+
+    if (rc == EAI_NONAME) {
+        hints.ai_flags = AI_NUMERICSERV;
+        rc = getaddrinfo(e->host, port, &hints, &list);
+    }
+    if (rc != 0) {
+        snprintf(error, NET_ERROR_MAX,
+                 "the name %s was not found (%s); check the spelling, or give its address", e->host,
+                 gai_strerror(rc));
+        return rc == EAI_MEMORY ? MU_ENOMEM : MU_ENOENT;
+    }
+    for (const struct addrinfo *a = list; a != NULL && n < max; a = a->ai_next) {
+        if (a->ai_addrlen <= sizeof(out[n])) {
+            memset(&out[n], 0, sizeof(out[n]));
+            memcpy(&out[n], a->ai_addr, a->ai_addrlen);
+            out_len[n++] = a->ai_addrlen;
+        }
+    }
+    freeaddrinfo(list);
+    *n_out = n;
+    return MU_OK;
+}

@@ -1,0 +1,77 @@
+/* Clocks, randomness, and who this host is. */
+#include "base/prng.h"
+#include "net/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t read_ms(clockid_t clock)
+{
+    struct timespec t;
+
+    mu_assert(clock_gettime(clock, &t) == 0);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+uint64_t net_now_ms(void)
+{
+    const uint64_t now_ms = read_ms(CLOCK_BOOTTIME);
+
+    return MAX(now_ms, 1);
+}
+
+uint64_t net_wall_ms(void)
+{
+    return read_ms(CLOCK_REALTIME);
+}
+
+void net_random(void *out, size_t n)
+{
+    uint8_t *p = out;
+
+    while (n > 0) {
+        ssize_t got = getrandom(p, n, 0);
+
+        mu_assert(got > 0 || errno == EINTR);
+        if (got > 0) {
+            p += got;
+            n -= (size_t)got;
+        }
+    }
+}
+
+static uint64_t mix_text(const char *text, size_t n)
+{
+    uint64_t h = n;
+
+    for (size_t i = 0; i < n; i++) {
+        h = prng_mix(h ^ (uint8_t)text[i]);
+    }
+    return h;
+}
+
+/* The boot id is what all processes under one kernel see, containers too, and no other kernel
+ * has. A reboot changes it, which is right: nothing of before is alive. Without /proc it is the
+ * host's name. */
+uint64_t net_host_id(void)
+{
+    char text[256] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (n <= 0) {
+        memset(text, 0, sizeof(text));
+        (void)gethostname(text, sizeof(text) - 1);
+        n = (ssize_t)strlen(text);
+    }
+    const uint64_t id = mix_text(text, (size_t)n);
+
+    return MAX(id, 1);
+}
