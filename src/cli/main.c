@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "agent/keeper.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -7,8 +8,16 @@
 #include <string.h>
 
 const struct cli_command cli_commands[] = {
+    {"serve", "run an orchestrator", serve_main, false},
+    {"status", "show jobs and their members", status_main, false},
+    {"events", "show what has happened and what happens", events_main, false},
+    {"drain", "let a node leave its job", drain_main, false},
+    {"takeover", "start a job over that has lost all its members", takeover_main, false},
+    {"shutdown", "end a job", shutdown_main, false},
+    {"token", "print the secret of an orchestrator", token_main, false},
     {"help", "explain muster or one of its commands", help_main, false},
     {"version", "print the version", version_main, false},
+    {"keeper", "what an agent starts its workers with", keeper_main, true},
     {NULL, NULL, NULL, true},
 };
 

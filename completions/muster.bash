@@ -1,0 +1,29 @@
+# bash completion for muster: it asks the program itself, so it is never out of date.
+
+_muster()
+{
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local muster=${COMP_WORDS[0]} command=${COMP_WORDS[1]}
+
+    COMPREPLY=()
+    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $command == help) ]]; then
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W "$("$muster" help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p')" \
+            -- "$word"))
+        return
+    fi
+    case $before in
+    --token-file | --data | --log-dir)
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -f -- "$word"))
+        return
+        ;;
+    esac
+    if [[ $word == -* ]]; then
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W "$("$muster" "$command" --help 2>/dev/null |
+            sed -n 's/^  \(-.*\)/\1/p' | grep -o -- '--[a-z][a-z-]*' | sort -u)" -- "$word"))
+    fi
+}
+
+complete -o default -F _muster muster

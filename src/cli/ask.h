@@ -1,0 +1,79 @@
+/* What all commands share that ask an orchestrator something: where it is, the token, the answer.
+ * Functions that return int give an exit status; if it is not EXIT_SUCCESS they have said why on
+ * stderr. */
+#ifndef CLI_ASK_H
+#define CLI_ASK_H
+
+#include "cli/cli.h"
+#include "cli/opts.h"
+#include "core/message.h"
+#include "net/client.h"
+
+#include <jansson.h>
+
+struct ask_where {
+    struct endpoints endpoints;
+    const char *token_file; /* NULL: as token_find() looks for it */
+    uint32_t wait_ms;
+};
+
+/* The entries for a table whose struct has a `struct ask_where` of that name. */
+#define ASK_OPTIONS(type, where)                                                                \
+    {OPT_GROUP, .help = "Orchestrator"},                                                        \
+        {OPT_READ,                                                                              \
+         .name = "endpoint",                                                                    \
+         .aliases = "rdzv-endpoint",                                                            \
+         .value = "LIST",                                                                       \
+         .help = "where it listens: HOST:PORT, or several with commas, tried in order",         \
+         .at = offsetof(type, where.endpoints),                                                 \
+         .preset = CLI_ENDPOINT,                                                                \
+         .env = "MUSTER_ENDPOINT",                                                              \
+         .read = opts_endpoints},                                                               \
+        {OPT_STRING,                                                                            \
+         .name = "token-file",                                                                  \
+         .value = "FILE",                                                                       \
+         .help =                                                                                \
+             "holds its token; otherwise MUSTER_TOKEN, or the file that `muster serve` of the " \
+             "same user made",                                                                  \
+         .at = offsetof(type, where.token_file),                                                \
+         .env = "MUSTER_TOKEN_FILE"},                                                           \
+    {                                                                                           \
+        OPT_SECONDS, .name = "timeout", .help = "how long to wait for an answer",               \
+                     .at = offsetof(type, where.wait_ms), .min = 1, .preset = "10"              \
+    }
+
+/* A question to one orchestrator. */
+struct ask {
+    const char *command; /* for errors: "status" */
+    uint32_t wait_ms;
+    struct client *client;
+};
+
+/* Connects. On success ask_close() is the caller's duty. */
+int ask_open(const char *command, const struct ask_where *where, struct ask *a);
+void ask_close(struct ask *a); /* also if it was never opened, but zero */
+
+/* Sends one message. */
+int ask_say(struct ask *a, enum wire_type type, const void *msg);
+
+/* Waits for the whole of the answer; its JSON is the caller's (json_decref), NULL if it had none.
+ */
+int ask_answer(struct ask *a, json_t **json_out);
+
+/* Says why an answer whose status is not MU_OK refuses. */
+int ask_refused(struct ask *a, const struct msg_answer *m);
+
+/* The status of one job, or of all (""). */
+int ask_status(struct ask *a, const char *job, json_t **json_out);
+
+/* Connects, and has the verb done. */
+int ask_admin(const char *command, const struct ask_where *where, const struct msg_admin *msg);
+
+/* "muster COMMAND: …" on stderr; gives `status`. */
+int ask_failed(const char *command, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Copies a job's or a node's name from the command line, or says what is wrong with it. */
+int ask_name(const struct opts *spec, const char *what, const char *text, char name[NAME_MAX_LEN]);
+
+#endif

@@ -1,0 +1,238 @@
+#include "cli/status_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CELL_MAX 80
+
+struct column {
+    const char *title;
+    const char *key;
+    bool right;   /* numbers */
+    bool no_zero; /* 0 says nothing */
+};
+
+/* clang-format off */
+static const struct column columns[] = {
+    {"RANK", "rank", true, false},
+    {"WORKER", "worker", false, false},
+    {"NODE", "node", false, false},
+    {"SLOT", "slot", true, false},
+    {"SLOTS", "slots", true, false},
+    {"ROLE", "role", false, false},
+    {"STATE", "state", false, false},
+    {"STEP", "step", true, true},
+    {"ADDRESS", "address", false, false},
+};
+/* clang-format on */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text != NULL ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+/* What stands in a cell; "" if the worker has no such thing. */
+static void cell(const json_t *worker, const char *key, char *buf, size_t cap)
+{
+    const json_t *value = json_object_get(worker, key);
+
+    if (json_is_string(value)) {
+        snprintf(buf, cap, "%s", json_string_value(value));
+    } else if (json_is_integer(value)) {
+        snprintf(buf, cap, "%lld", (long long)json_integer_value(value));
+    } else {
+        *buf = '\0';
+    }
+}
+
+static void column_cell(const struct column *c, const json_t *worker, char *buf, size_t cap)
+{
+    cell(worker, c->key, buf, cap);
+    if (c->no_zero && strcmp(buf, "0") == 0) {
+        *buf = '\0';
+    }
+}
+
+/* 0: nobody has anything to say in this column. */
+static int width(const struct column *c, const json_t *list)
+{
+    char text[CELL_MAX];
+    json_t *worker;
+    size_t i, widest = 0;
+
+    json_array_foreach(list, i, worker)
+    {
+        column_cell(c, worker, text, sizeof(text));
+        widest = MAX(widest, strlen(text));
+    }
+    return widest == 0 ? 0 : (int)MAX(widest, strlen(c->title));
+}
+
+static const char *colour(const char *state)
+{
+    static const struct {
+        const char *state, *code;
+    } codes[] = {
+        {"member", "32"},  {"running", "32"}, {"done", "32"},    {"warm", "36"},
+        {"warming", "36"}, {"forming", "36"}, {"leaving", "33"}, {"holding", "33"},
+        {"ending", "33"},  {"gone", "31"},    {"failed", "31"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        if (strcmp(codes[i].state, state) == 0) {
+            return codes[i].code;
+        }
+    }
+    return "0";
+}
+
+/* The text, coloured if it is a state. */
+static void put(const char *text, bool paint)
+{
+    if (paint) {
+        printf("\033[%sm%s\033[0m", colour(text), text);
+    } else {
+        printf("%s", text);
+    }
+}
+
+/* One line of the table: of its titles if there is no worker. Blanks wait for the next text, so
+ * that no line ends with any. */
+static void row(const json_t *worker, const int *widths, bool colours)
+{
+    char text[CELL_MAX];
+    int blanks = 2;
+
+    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+        const struct column *c = &columns[i];
+        int spare;
+
+        if (widths[i] == 0) {
+            continue;
+        }
+        if (worker != NULL) {
+            column_cell(c, worker, text, sizeof(text));
+        } else {
+            snprintf(text, sizeof(text), "%s", c->title);
+        }
+        spare = widths[i] - (int)strlen(text);
+        if (*text != '\0') {
+            printf("%*s", blanks + (c->right ? spare : 0), "");
+            put(text, colours && worker != NULL && strcmp(c->key, "state") == 0);
+            blanks = c->right ? 0 : spare;
+        } else {
+            blanks += spare;
+        }
+        blanks += 2;
+    }
+    putchar('\n');
+}
+
+static void table(const json_t *list, bool colours)
+{
+    int widths[ARRAY_LEN(columns)];
+    json_t *worker;
+    size_t i;
+
+    for (i = 0; i < ARRAY_LEN(columns); i++) {
+        widths[i] = width(&columns[i], list);
+    }
+    row(NULL, widths, colours);
+    json_array_foreach(list, i, worker)
+    {
+        row(worker, widths, colours);
+    }
+}
+
+static void head(const json_t *job, bool colours)
+{
+    size_t members_n = json_array_size(json_object_get(job, "members"));
+    size_t waiting_n = json_array_size(json_object_get(job, "waiting"));
+
+    printf("job %s  run %lld  ", text_of(job, "job"), number_of(job, "run"));
+    put(text_of(job, "state"), colours);
+    printf("  generation %lld", number_of(job, "generation"));
+    if (number_of(job, "active") != number_of(job, "generation")) {
+        printf(" (active: %lld)", number_of(job, "active"));
+    }
+    if (number_of(job, "step") != 0) {
+        printf("  step %lld", number_of(job, "step"));
+    }
+    printf("  %zu member%s", members_n, members_n == 1 ? "" : "s");
+    if (waiting_n > 0) {
+        printf(", %zu waiting", waiting_n);
+    }
+    printf("  (%lld to %lld nodes, mode %s)\n", number_of(job, "min"), number_of(job, "max"),
+           text_of(job, "mode"));
+    if (text_of(job, "why")[0] != '\0') {
+        printf("  %s\n", text_of(job, "why"));
+    }
+}
+
+void status_print(const json_t *job, bool colours)
+{
+    const json_t *members = json_object_get(job, "members");
+    const json_t *waiting = json_object_get(job, "waiting");
+
+    head(job, colours);
+    if (json_array_size(members) > 0) {
+        table(members, colours);
+    }
+    if (json_array_size(waiting) > 0) {
+        printf("  waiting:\n");
+        table(waiting, colours);
+    }
+}
+
+json_t *status_jobs(json_t *answer)
+{
+    json_t *jobs = json_array();
+    json_t *all = json_is_array(answer) ? answer : json_object_get(answer, "jobs");
+    json_t *job;
+    size_t i;
+
+    if (all == NULL && json_object_get(answer, "job") != NULL) {
+        json_array_append(jobs, answer);
+    }
+    json_array_foreach(all, i, job)
+    {
+        json_array_append(jobs, job);
+    }
+    return jobs;
+}
+
+/* "name: value" for whatever an object holds, below a heading if it has one. */
+static void print_fields(const json_t *object, const char *heading)
+{
+    char text[512];
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        if (json_is_object(value)) {
+            print_fields(value, key);
+            continue;
+        }
+        if (json_is_boolean(value)) {
+            snprintf(text, sizeof(text), "%s", json_is_true(value) ? "yes" : "no");
+        } else {
+            cell(object, key, text, sizeof(text));
+        }
+        if (text[0] != '\0') {
+            printf("%s%s%s: %s\n", heading, heading[0] != '\0' ? " " : "", key, text);
+        }
+    }
+}
+
+void status_print_self(const json_t *self)
+{
+    print_fields(self, "");
+}

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Commands against a real orchestrator on this machine: what they print and exit with.
+
+usage: cli_serve_test.py MUSTER
+"""
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+import tap
+
+MUSTER = sys.argv[1]
+LONG = 60  # Against hanging only.
+USAGE, UNREACHABLE, DENIED, NOT_FOUND = 2, 3, 4, 5
+
+
+def clean_env(home, **more):
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(('MUSTER_', 'PET_')) and name != 'XDG_STATE_HOME'}
+    return {**env, 'HOME': home, **more}
+
+
+class Serve:
+    """An orchestrator in a folder of its own, on a free port; `home` is its user's."""
+
+    def __init__(self, home, *flags, listen='127.0.0.1:0'):
+        self.home = home
+        self.log = tempfile.TemporaryFile('a+', encoding='utf-8')  # Both append.
+        self.process = subprocess.Popen([MUSTER, 'serve', '--listen', listen, *flags],
+                                        stderr=self.log, env=clean_env(home))
+        self.port = None
+
+    def text(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def wait_for(self, pattern):
+        """The first match in what it has logged; it has failed if it ends before."""
+        until = time.monotonic() + LONG
+        while time.monotonic() < until:
+            ended = self.process.poll() is not None
+            found = re.search(pattern, self.text())
+            if found:
+                return found
+            assert not ended, self.text()
+            time.sleep(0.01)
+        raise AssertionError(f'no "{pattern}" in: {self.text()}')
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(LONG)
+
+    def ask(self, *words, **env):
+        return muster(*words, home=self.home, MUSTER_ENDPOINT=f'127.0.0.1:{self.port}', **env)
+
+
+def muster(*words, home='/nonexistent', **env):
+    done = subprocess.run([MUSTER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False, timeout=LONG, env=clean_env(home, **env))
+    return done.returncode, done.stdout, done.stderr
+
+
+@contextlib.contextmanager
+def folder():
+    with tempfile.TemporaryDirectory() as name:
+        yield name
+
+
+@contextlib.contextmanager
+def serving(*flags, home=None, listen='127.0.0.1:0'):
+    with folder() as spare:
+        serve = Serve(home or spare, *flags, listen=listen)
+        try:
+            serve.port = int(serve.wait_for(r'listens on \S+:(\d+)').group(1))
+            yield serve
+        finally:
+            if serve.process.poll() is None:
+                serve.process.kill()
+                serve.process.wait()
+            serve.log.close()
+
+
+def test_commands_of_the_same_user_need_no_token_step():
+    with serving() as serve:
+        status, out, err = serve.ask('status')
+        assert (status, err) == (0, '') and 'no jobs yet' in out, (status, out, err)
+        assert serve.ask('status', '--json') == (0, '', '')
+        token = os.path.join(serve.home, '.local/state/muster/token')
+        assert stat.S_IMODE(os.stat(token).st_mode) == 0o600
+
+
+def test_the_orchestrator_tells_of_itself():
+    with serving() as serve:
+        status, out, _ = serve.ask('status', '--orchestrator', '--json')
+        self = json.loads(out)
+        assert status == 0 and self['port'] == serve.port, out
+        assert self['connections']['opened'] >= 1, out
+        status, out, _ = serve.ask('status', '--orchestrator')
+        assert status == 0 and f'port: {serve.port}\n' in out, out
+        status, _, err = serve.ask('status', '--orchestrator', 'default')
+        assert status == USAGE and 'exclude each other' in err, err
+
+
+def test_it_ends_in_order_on_sigterm_and_sigint_and_starts_again_where_it_was():
+    with folder() as home:
+        stores = set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with serving(home=home) as serve:
+                _, out, _ = serve.ask('status', '--orchestrator', '--json')
+                stores.add(json.loads(out)['store'])
+                assert serve.end(number) == 0, serve.text()
+        assert len(stores) == 1, stores
+
+
+def test_a_port_or_a_folder_in_use_is_refused_with_a_hint():
+    with serving() as serve, folder() as other:
+        status, _, err = muster('serve', '--listen', '127.0.0.1:0', home=serve.home)
+        assert status == 1 and '.local/state/muster' in err and 'use' in err, err
+        status, _, err = muster('serve', '--listen', f'127.0.0.1:{serve.port}', home=other)
+        assert status == 1 and str(serve.port) in err and 'use' in err, err
+        assert serve.ask('status')[0] == 0
+
+
+def test_what_is_not_there_is_status_5():
+    with serving() as serve:
+        for words in (('status', 'nope'), ('drain', 'nope'), ('drain', '--job', 'nope', 'n'),
+                      ('takeover', 'nope'), ('shutdown', 'nope')):
+            status, out, err = serve.ask(*words)
+            assert (status, out) == (NOT_FOUND, '') and f'muster {words[0]}: ' in err, (words, err)
+            assert "'nope'" in err, err
+
+
+def test_events_are_lines_for_people_and_objects_for_programs():
+    with serving() as serve:
+        status, out, err = serve.ask('events')
+        assert (status, err) == (0, ''), err
+        assert re.match(r'\d\d:\d\d:\d\d  -           the orchestrator started', out), out
+        status, out, _ = serve.ask('events', '--json')
+        events = [json.loads(line) for line in out.splitlines()]
+        assert status == 0 and events[0]['number'] == 1 and events[0]['event'] == 'restarted', out
+        assert events[0]['job'] is None and abs(events[0]['time_ms'] / 1000 - time.time()) < 3600
+        assert serve.ask('events', '--since', str(events[-1]['number'])) == (0, '', '')
+        assert serve.ask('events', '--since', 'now')[0] == USAGE
+
+
+def test_followed_events_come_at_once_and_end_with_the_orchestrator():
+    with serving() as serve:
+        env = clean_env(serve.home, MUSTER_ENDPOINT=f'127.0.0.1:{serve.port}')
+        with subprocess.Popen([MUSTER, 'events', '-f', '--json'], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=env) as follower:
+            assert json.loads(follower.stdout.readline())['event'] == 'restarted'
+            assert follower.poll() is None
+            serve.end()
+            _, err = follower.communicate(timeout=LONG)
+        assert follower.returncode == UNREACHABLE and 'muster events: ' in err, err
+
+
+def test_a_wrong_token_is_status_4_and_counted():
+    with serving() as serve:
+        status, out, err = serve.ask('status', MUSTER_TOKEN='mu1-' + '0' * 64)
+        assert (status, out) == (DENIED, '') and 'token' in err, err
+        _, out, _ = serve.ask('status', '--orchestrator', '--json')
+        assert json.loads(out)['connections']['refused'] == 1, out
+        status, _, err = serve.ask('status', MUSTER_TOKEN='not one')
+        assert status == DENIED and 'MUSTER_TOKEN' in err, err
+
+
+def test_no_token_is_status_4_and_says_where_it_was_looked_for():
+    with serving() as serve, folder() as other:
+        status, _, err = muster('status', '--endpoint', f'127.0.0.1:{serve.port}', home=other)
+        assert status == DENIED and 'MUSTER_TOKEN' in err and other in err, err
+        token = serve.ask('token')[1].strip()
+        for words, env in ((('status',), {'MUSTER_TOKEN': token}),):
+            status, _, err = muster(*words, '--endpoint', f'127.0.0.1:{serve.port}', home=other,
+                                    **env)
+            assert (status, err) == (0, ''), err
+
+
+def bad_token_files(where):
+    """Paths of token files that can't be used, each for its own reason."""
+    yield os.path.join(where, 'missing')
+    yield where
+    for name, text, mode in (('garbage', 'x\n', 0o600), ('empty', '', 0o600),
+                             ('public', 'mu1-' + '0' * 64 + '\n', 0o644)):
+        path = os.path.join(where, name)
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text)
+        os.chmod(path, mode)
+        yield path
+
+
+def test_a_token_file_that_cannot_be_used_is_fatal_for_everybody():
+    with serving() as serve, folder() as where:
+        token = serve.ask('token')[1].strip()
+        for path in bad_token_files(where):
+            # Another token that would do is no reason to go on.
+            status, _, err = serve.ask('status', '--token-file', path, MUSTER_TOKEN=token)
+            assert status == DENIED and path in err, err
+            status, _, err = muster('serve', '--listen', '127.0.0.1:0', '--token-file', path,
+                                    home=where)
+            assert status == 1 and path in err, err
+
+
+def test_the_token_is_printed_and_made_once():
+    with folder() as home:
+        status, out, err = muster('token', home=home)
+        assert status == 0 and out.startswith('mu1-') and 'made one' in err, (out, err)
+        assert muster('token', home=home) == (0, out, '')
+        data = os.path.join(home, 'data')
+        status, other, err = muster('token', '--data', data, home=home)
+        assert status == 0 and other != out and data in err, (other, err)
+        with serving('--data', data, home=home) as serve:
+            status, _, err = serve.ask('status')
+            assert status == DENIED, err
+            status, _, err = serve.ask('status', '--token-file', os.path.join(data, 'token'))
+            assert (status, err) == (0, ''), err
+
+
+def test_no_orchestrator_is_status_3_with_a_hint():
+    with socket.socket() as unused, folder() as home:
+        unused.bind(('127.0.0.1', 0))
+        where = '127.0.0.1:%d' % unused.getsockname()[1]
+        token = muster('token', home=home)[1].strip()
+        for words in (('status',), ('events',), ('events', '--follow'), ('drain', 'n'),
+                      ('takeover', 'j'), ('shutdown', 'j')):
+            status, out, err = muster(*words, '--endpoint', where, home=home, MUSTER_TOKEN=token)
+            assert (status, out) == (UNREACHABLE, ''), (words, status, err)
+            assert where in err and 'muster serve' in err, err
+
+
+def test_one_of_several_endpoints_is_enough():
+    with serving() as serve, socket.socket() as unused:
+        unused.bind(('127.0.0.1', 0))
+        where = '127.0.0.1:%d,127.0.0.1:%d' % (unused.getsockname()[1], serve.port)
+        assert serve.ask('status', '--rdzv_endpoint', where)[0] == 0
+
+
+def test_a_port_that_says_nothing_is_given_up_after_the_timeout():
+    with socket.socket() as silent, folder() as home:
+        silent.bind(('127.0.0.1', 0))
+        silent.listen()
+        muster('token', home=home)
+        status, _, err = muster('status', '--timeout', '0.2', '--endpoint',
+                                '127.0.0.1:%d' % silent.getsockname()[1], home=home)
+        assert status == UNREACHABLE, (status, err)
+
+
+def test_off_loopback_the_log_says_how_others_get_the_token():
+    with serving(listen='0.0.0.0:0') as serve:
+        serve.wait_for(r'other machines need the token in \S+/token.*`muster token` prints it')
+    with serving('--http', '127.0.0.1:0') as serve:
+        serve.wait_for('--http is ignored')
+        assert 'other machines' not in serve.text()
+
+
+def test_serve_refuses_times_that_make_no_sense():
+    with folder() as home:
+        for words, why in ((('--takeover', '600'), '--takeover must be more than'),
+                           (('--orphan', '1', '--lease', '2', '--takeover', '3'), 'than 3 seconds'),
+                           (('--lease', '0'), '--lease wants seconds'),
+                           (('--listen', 'a:b'), '--listen: '),
+                           (('--nodes-max', '0'), '--nodes-max wants'),
+                           (('--leese', '3'), 'Did you mean --lease?'),
+                           (('extra',), "'extra' is one word too many")):
+            status, out, err = muster('serve', *words, home=home)
+            assert (status, out) == (USAGE, '') and why in err, (words, err)
+        assert os.listdir(home) == []
+
+
+if __name__ == '__main__':
+    tap.run(__name__)
