@@ -373,8 +373,10 @@ void conn_on_poll(uv_poll_t *handle, int status, int events)
 {
     struct conn *c = handle->data;
 
-    if (status < 0) {
-        conn_fail(c, MU_EIO, uv_strerror(status));
+    if (status < 0) { /* libuv calls every error of the socket the same; the socket knows more. */
+        const int error = socket_outcome(c->fd);
+
+        conn_fail(c, MU_EIO, error != 0 ? socket_why(error) : uv_strerror(status));
         return;
     }
     if (c->state == CONN_CONNECTING) {
