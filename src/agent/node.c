@@ -316,6 +316,7 @@ static void close_parts(struct node *n)
     for (uint32_t i = 0; i < n->config->slots; i++) {
         node_sync_drop(n, i);
     }
+    tls_close(n->link.tls);
     alone_close(n->alone);
     agent_close(&n->agent);
     node_name_close(&n->name);

@@ -32,8 +32,8 @@ int node_addr_open(struct node *n, char *error)
                  n->config->slots, n->addr.port);
         return MU_EINVAL;
     }
-    if (e.host[0] == '\0') {
-        return MU_OK; /* ":port": the host is found out. */
+    if (text[0] == ':') {
+        return MU_OK; /* A port alone: the host is found out. */
     }
     if (strlen(e.host) >= sizeof(n->addr.host)) {
         snprintf(error, NET_ERROR_MAX, "--address %.100s…: a host of up to %zu letters, please",

@@ -119,11 +119,12 @@ static void on_opened(struct conn *c)
     node_event(n, &e);
 }
 
-/* The token is wrong, or the orchestrator of another version: trying again would not help. It would
- * if we had been in before: then that one is being replaced. */
+/* The token is wrong, the version another, or what listens there no orchestrator: trying again
+ * would not help. It would if we had been in before: then ours is being replaced. */
 static bool is_final(const struct node *n, int status)
 {
-    return !n->link.welcomed && (status == MU_EREFUSED || status == MU_EVERSION);
+    return !n->link.welcomed &&
+           (status == MU_EREFUSED || status == MU_EVERSION || status == MU_EPROTO);
 }
 
 static void on_closed(struct conn *c, int status, const char *why)
@@ -213,6 +214,4 @@ void node_link_close(struct node *n, uint32_t flush_ms)
         conn_close(n->link.conn, flush_ms);
         n->link.conn = NULL;
     }
-    tls_close(n->link.tls);
-    n->link.tls = NULL;
 }
