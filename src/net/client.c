@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define ADDRESSES_MAX 8u
+#define SAY_MS 30000u /* until the other side must have read it */
 
 struct client {
     int fd;
@@ -203,6 +204,7 @@ int client_open(const struct endpoints *to, const struct token *token, uint32_t 
 int client_say(struct client *cl, enum wire_type type, const void *msg, uint64_t request,
                char *error)
 {
+    const uint64_t end_ms = deadline(SAY_MS);
     struct frame *f = frame_make(type, msg, 0, request);
     size_t at = 0;
     int rc = MU_OK;
@@ -218,7 +220,7 @@ int client_say(struct client *cl, enum wire_type type, const void *msg, uint64_t
         if (sent > 0) {
             at += (size_t)sent;
         } else {
-            rc = wait_session(cl, sent, UINT64_MAX, error);
+            rc = wait_session(cl, sent, end_ms, error);
         }
     }
     frame_unref(f);

@@ -18,10 +18,10 @@
 struct conn;
 
 struct conn_limits {
-    uint32_t handshake_ms; /* for the handshake, and for the first frame after it; 0: 5,000 */
+    uint32_t handshake_ms; /* for the handshake, and again for a client's first frame; 0: 5,000 */
     uint32_t idle_ms;      /* without a frame from the peer; 0: no limit */
     uint32_t frame_max;    /* longest payload taken; 0: the table's bound for its type */
-    size_t out_max;        /* bytes queued; 0: 64 MiB */
+    size_t out_max;        /* bytes queued behind the frame that is being sent; 0: 64 MiB */
 };
 
 /* Calls go to these; the conn stays valid until `closed` has returned. conn_close() from within
@@ -33,13 +33,15 @@ struct conn_handler {
     void (*frame)(struct conn *c, const struct wire_header *h, const union wire_any *msg);
     /* Gone, for any reason but conn_close(); freed after. Called once, also if never opened.
      * status MU_OK: the peer closed in order. MU_EREFUSED: the handshake failed (token).
-     * MU_EPROTO, MU_EVERSION, MU_ECORRUPT: bad frame. MU_ELIMIT: it did not read. MU_ETIMEDOUT:
-     * said nothing. MU_EIO: network. `why` is one sentence for a log. */
+     * MU_EPROTO, MU_EVERSION, MU_ECORRUPT: bad frame; MU_EPROTO also if the handshake was not
+     * muster's. MU_ELIMIT: it did not read. MU_ETIMEDOUT: said nothing. MU_EIO: network. MU_ENOMEM.
+     * `why` is one sentence for a log. */
     void (*closed)(struct conn *c, int status, const char *why);
 };
 
 /* Takes over fd (a connected or connecting non-blocking socket) on success. tls NULL: plain.
- * server: which side of the handshake. handler and limits are borrowed until closed; tls too. */
+ * server: which side of the handshake. handler and tls are borrowed until closed; limits (NULL: all
+ * by default) are copied. */
 int conn_open(uv_loop_t *loop, int fd, struct tls *tls, bool server,
               const struct conn_handler *handler, const struct conn_limits *limits, void *data,
               struct conn **c_out);

@@ -210,13 +210,6 @@ static uint32_t files_allow(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 1024 - FILES_KEPT;
     }
-    if (limit.rlim_cur < limit.rlim_max) {
-        const struct rlimit raised = {limit.rlim_max, limit.rlim_max};
-
-        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) {
-            limit = raised;
-        }
-    }
     const uint64_t n = MIN((uint64_t)limit.rlim_cur, (uint64_t)1 << 20);
 
     return n > (uint64_t)2 * FILES_KEPT ? (uint32_t)n - FILES_KEPT : (uint32_t)MAX(n / 2, 1);

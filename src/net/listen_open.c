@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -90,6 +91,17 @@ static uint16_t port_of(int fd)
                                           : ((struct sockaddr_in *)&sa)->sin_port);
 }
 
+/* Only those who may have thousands of connections need it, and children inherit it. */
+static void raise_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int listen_tcp(uv_loop_t *loop, const struct endpoint *at, struct tls *tls,
                const struct conn_handler *handler, const struct listen_config *config, void *data,
                struct listener **l_out, char *error)
@@ -112,6 +124,7 @@ int listen_tcp(uv_loop_t *loop, const struct endpoint *at, struct tls *tls,
     if (bind_tcp(&sa, n, &fd) != 0) {
         return fail(error, where);
     }
+    raise_files();
     rc = listen_start(loop, fd, tls, handler, config, data, l_out, error);
     if (rc != MU_OK) {
         close(fd);

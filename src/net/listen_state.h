@@ -25,7 +25,6 @@ struct listener {
     uint64_t logged_ms;
     uint32_t unlogged_n;
     uint16_t port;
-    char name[128]; /* for the log */
     char path[112]; /* of a unix socket; "" else */
     dev_t path_dev;
     ino_t path_ino;

@@ -10,7 +10,7 @@
 #define NET_ERROR_MAX 512
 #define HOST_MAX_LEN 256
 
-/* "host:port", "[v6]:port", "host" or ":port". */
+/* "host:port", "[v6]:port", "host" or ":port", which is 127.0.0.1:port. */
 struct endpoint {
     char host[HOST_MAX_LEN];
     uint16_t port;
