@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What a person meets first: `muster` without, with right, and with wrong words.
 
-usage: cli_test.py MUSTER
+usage: cli_test.py MUSTER COMPLETION
 """
+import re
 import subprocess
 import sys
 
 import tap
+
+NEED_A_WORD = {'drain': 'NODE', 'takeover': 'JOB', 'shutdown': 'JOB'}
 
 
 def muster(*words, stdout=subprocess.PIPE):
@@ -31,6 +34,89 @@ def test_help_lists_every_command_and_explains_each():
     for command in commands:
         status, out, _ = muster('help', command)
         assert status == 0 and out.startswith(f'usage: muster {command}'), out
+
+
+def commands():
+    return [line.split()[0] for line in muster('help')[1].splitlines() if line.startswith('  ')]
+
+
+def test_what_is_not_for_people_is_not_listed():
+    assert 'keeper' not in commands()
+    assert 'keeper' not in muster('keepr')[2]
+
+
+def test_every_command_explains_itself_with_examples():
+    for command in commands():
+        status, out, err = muster(command, '--help')
+        assert (status, err) == (0, ''), err
+        assert muster(command, '-h') == muster('help', command) == (0, out, '')
+        assert max(map(len, out.splitlines())) <= 100, command
+        if command not in ('help', 'version'):
+            assert '\nExamples:\n  ' in out and f'muster {command}' in out, out
+
+
+def test_exit_codes_are_documented_in_one_place():
+    status, out, err = muster('help', 'exit-codes')
+    assert (status, err) == (0, '')
+    assert re.findall(r'^  (\d) ', out, re.M) == ['0', '1', '2', '3', '4', '5'], out
+
+
+def test_an_option_of_another_name_gets_a_suggestion_and_status_2():
+    for command, word, meant in (('status', '--jsn', '--json'), ('events', '--folow', '--follow'),
+                                 ('drain', '--token_fil=x', '--token-file'),
+                                 ('serve', '--reconect', '--reconnect'), ('token', '--date', '--data'),
+                                 ('version', '--halp', '--help')):
+        status, out, err = muster(command, word)
+        assert (status, out) == (2, '') and f'Did you mean {meant}?' in err, err
+        assert err.startswith(f'muster {command}: there is no option'), err
+        assert f'"muster {command} --help"' in err, err
+
+
+def test_words_that_are_missing_or_too_many_are_status_2():
+    for command in ('serve', 'events', 'token', 'version'):
+        status, out, err = muster(command, 'extra')
+        assert (status, out) == (2, '') and "'extra' is one word too many" in err, err
+    for command, word in NEED_A_WORD.items():
+        status, out, err = muster(command)
+        assert (status, out) == (2, '') and f'usage: muster {command} [OPTIONS] {word}' in err, err
+        status, _, err = muster(command, 'a', 'b')
+        assert status == 2 and "'b' is one word too many" in err, err
+
+
+def test_a_name_that_no_job_or_node_can_have_is_status_2():
+    for words in (('drain', 'a b'), ('drain', 'a', '--job', ''), ('takeover', 'a/b'),
+                  ('shutdown', 'x' * 64), ('status', 'é'), ('events', '--job', 'a b')):
+        status, out, err = muster(*words)
+        assert (status, out) == (2, '') and "can't be the name of a" in err, err
+
+
+def test_bad_values_say_what_is_wanted():
+    for words, why in ((('status', '--timeout', 'soon'), "--timeout wants seconds, like 2 or 0.5"),
+                       (('status', '--timeout'), '--timeout needs a value'),
+                       (('status', '--endpoint', 'a:b'), '--endpoint: "a:b" is no address'),
+                       (('status', '--rdzv_endpoint=a:1,'), '--rdzv_endpoint: '),
+                       (('events', '--since', '-1'), "--since wants the number of an event"),
+                       (('events', '--follow=maybe'), "--follow wants true or false, got 'maybe'")):
+        status, out, err = muster(*words)
+        assert (status, out) == (2, '') and why in err, err
+
+
+def complete(*words):
+    """What bash offers after these words."""
+    script = f'. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _muster; ' \
+             'printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(['bash', '-c', script, 'bash', sys.argv[2], sys.argv[1], *words],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_and_options():
+    assert complete('') == commands() and complete('help', 'ver') == ['version']
+    assert complete('st') == ['status']
+    assert complete('status', '--js') == ['--json']
+    assert {'--follow', '--since', '--help', '--rdzv-endpoint'} <= set(complete('events', '--'))
+    assert '/etc/passwd' in complete('token', '--data', '/etc/passw')
+    assert complete('status', 'x') == []
 
 
 def test_no_command_shows_help_and_counts_as_misuse():
