@@ -97,12 +97,12 @@ static void emit(struct stream *s, size_t n)
     if (n == 0) {
         return;
     }
-    j = job_make(1 + n + tag_n * count_lines(s->bytes, n));
+    j = writer_job(1 + n + tag_n * count_lines(s->bytes, n));
     if (j != NULL) {
         if (prefix && lane->open != NULL && !goes_on) {
-            job_bytes(j)[used++] = '\n';
+            writer_job_bytes(j)[used++] = '\n';
         }
-        used += put_lines(job_bytes(j) + used, s->bytes, n, tag, tag_n, goes_on);
+        used += put_lines(writer_job_bytes(j) + used, s->bytes, n, tag, tag_n, goes_on);
         put_console(s, j, used);
         lane->open = s->bytes[n - 1] == '\n' ? NULL : s;
     }
@@ -121,8 +121,8 @@ static void end_line(struct stream *s)
         return;
     }
     lane->open = NULL;
-    if (s->output->prefix && (j = job_make(1)) != NULL) {
-        job_bytes(j)[0] = '\n';
+    if (s->output->prefix && (j = writer_job(1)) != NULL) {
+        writer_job_bytes(j)[0] = '\n';
         put_console(s, j, 1);
     }
 }
@@ -154,10 +154,10 @@ static void take_lines(struct stream *s)
 
 static void put_file(struct stream *s, size_t from, size_t n)
 {
-    struct job *j = job_make(n);
+    struct job *j = writer_job(n);
 
     if (j != NULL) {
-        memcpy(job_bytes(j), s->bytes + from, n);
+        memcpy(writer_job_bytes(j), s->bytes + from, n);
         s->output->slots[s->slot].file_last = writer_put(s->output->files, s->file, j, n);
     }
 }

@@ -287,7 +287,7 @@ bool writer_has_room(struct writer *w)
     return room;
 }
 
-struct job *job_make(size_t n)
+struct job *writer_job(size_t n)
 {
     struct job *j = malloc(sizeof(*j) + n);
 
@@ -297,7 +297,7 @@ struct job *job_make(size_t n)
     return j;
 }
 
-char *job_bytes(struct job *j)
+char *writer_job_bytes(struct job *j)
 {
     return j->bytes;
 }

@@ -26,8 +26,8 @@ bool writer_has_room(struct writer *w);
 
 /* Room for n bytes, to be filled and given to writer_put; NULL: out of memory. */
 struct job;
-struct job *job_make(size_t n);
-char *job_bytes(struct job *j);
+struct job *writer_job(size_t n);
+char *writer_job_bytes(struct job *j);
 
 /* Given. n: how much of it is to be written, which may be less than was made room for. Returns its
  * number. */
