@@ -88,6 +88,8 @@ static SSL_SESSION *make_key(SSL_CTX *ctx, const struct token *token)
 
 static bool set_up(SSL_CTX *ctx)
 {
+    int groups[] = {NID_X25519, NID_X9_62_prime256v1}; /* the second for machines in FIPS mode */
+
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -97,7 +99,7 @@ static bool set_up(SSL_CTX *ctx)
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") ==
                1 &&
-           SSL_CTX_set1_groups_list(ctx, "X25519:P-256") == 1 &&
+           SSL_CTX_set1_groups(ctx, groups, ARRAY_LEN(groups)) == 1 &&
            SSL_CTX_set_num_tickets(ctx, 0) == 1;
 }
 
