@@ -9,6 +9,7 @@
 
 const struct cli_command cli_commands[] = {
     {"serve", "run an orchestrator", serve_main, false},
+    {"run", "run a script as a node of a job", run_main, false},
     {"status", "show jobs and their members", status_main, false},
     {"events", "show what has happened and what happens", events_main, false},
     {"drain", "let a node leave its job", drain_main, false},
