@@ -18,10 +18,10 @@ struct fixture {
     char said[4096]; /* on stderr */
 };
 
-static const char *const variables[] = {
-    "PET_NNODES",      "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS",
-    "PET_STANDALONE",  "PET_MODULE",         "PET_NO_PYTHON",     "PET_TEE",     "PET_NODE_RANK",
-    "PET_MASTER_PORT", "PYTHON_EXEC"};
+static const char *const variables[] = {"PET_NNODES",    "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT",
+                                        "PET_RDZV_ID",   "PET_MAX_RESTARTS",   "PET_STANDALONE",
+                                        "PET_MODULE",    "PET_NO_PYTHON",      "PET_TEE",
+                                        "PET_NODE_RANK", "PET_MASTER_PORT",    "PYTHON_EXEC"};
 
 static int set_up(void **state)
 {
