@@ -221,7 +221,8 @@ struct job_look {
     uint32_t survivors_n; /* living members of the active generation */
     uint8_t mode;
     bool paused;
-    uint64_t base_step;
+    bool failed;     /* it ended so */
+    const char *why; /* … and for this; "" if there is nothing to say */
 };
 
 /* One slot of a node. */
@@ -232,8 +233,9 @@ struct slot_look {
     bool lives;  /* by its own word and its agent's */
     uint8_t phase;
     uint64_t entered, step;
-    uint32_t spent; /* of its restart budget */
-    const char *addr;
+    uint32_t spent;   /* of its restart budget */
+    const char *addr; /* as the published generation has it; of others, as they say */
+    uint32_t port;    /* 0: none */
 };
 
 /* A node whose record is durable. */

@@ -16,7 +16,8 @@ static void look(const struct cluster *c, const struct job *j, struct job_look *
                              .mode = j->mode,
                              .paused = j->paused,
                              .survivors_n = j->tally.survivors_n,
-                             .base_step = j->base_step};
+                             .failed = j->failed,
+                             .why = j->why};
     mu_assert(cluster_job(c, j->name, &out->view) == MU_OK);
 }
 
@@ -55,7 +56,8 @@ static struct slot_look look_slot(const struct node *n, const struct worker *w, 
         .entered = w->entered,
         .step = w->step,
         .spent = w->spent,
-        .addr = w->addr};
+        .addr = w->current_inc != 0 ? w->named_addr : w->addr,
+        .port = w->current_inc != 0 ? w->named_port : w->port};
 }
 
 static void look_node(const struct cluster *c, const struct node *n, cluster_node_fn *fn, void *arg)

@@ -7,6 +7,16 @@
 #include "core/cluster.h"
 #include "net/listen.h"
 
+/* What people ask, and how it is answered; `request` is the frame's.
+ *
+ *   ADMIN         one ANSWER, once its record is durable or could not be written. A drain without a
+ *                 job finds the only one that has such a node.
+ *   ASK status    ANSWERs with pieces of one JSON text, all but the last with `more`: of a job, or
+ *                 of all ("jobs") with the orchestrator itself ("orchestrator").
+ *   ASK events    ANSWER with `more`, its text says if some are no longer kept; EVENT frames (of no
+ *                 request); ANSWER.
+ *   ASK follow    the same without an end. */
+
 struct orchestrator;
 
 struct orchestrator_config {
@@ -18,7 +28,7 @@ struct orchestrator_config {
 };
 
 /* Opens the journal, replays it, listens. error (at least STORE_ERROR_MAX) says what happened and
- * what to do. Everything is copied. */
+ * what to do. Everything is copied. After an error too the loop must run until nothing is left. */
 int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
                       struct orchestrator **o_out, char *error);
 

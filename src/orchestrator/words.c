@@ -177,7 +177,8 @@ const char *words_job(const struct job_look *j, char *why, size_t cap)
 
     why[0] = '\0';
     if (v->ended) {
-        return "done";
+        snprintf(why, cap, "%s", j->why);
+        return j->failed ? "failed" : "done";
     }
     if (v->finished) {
         return "ending";

@@ -113,7 +113,7 @@ static void a_node_is_as_far_as_its_last_slot(void **state)
 
 static void a_job_that_does_not_run_says_why(void **state)
 {
-    struct job_look j = {.view = {.name = "j", .available_n = 1}, .min = 3, .max = 4};
+    struct job_look j = {.view = {.name = "j", .available_n = 1}, .min = 3, .max = 4, .why = ""};
     char why[TEXT_MAX_LEN];
 
     (void)state;
@@ -132,6 +132,10 @@ static void a_job_that_does_not_run_says_why(void **state)
     assert_string_equal(words_job(&j, why, sizeof(why)), "ending");
     j.view.ended = true;
     assert_string_equal(words_job(&j, why, sizeof(why)), "done");
+    j.failed = true;
+    j.why = "too few nodes are left";
+    assert_string_equal(words_job(&j, why, sizeof(why)), "failed");
+    assert_string_equal(why, "too few nodes are left");
 }
 
 /* Whatever is put into a text, the other side will take it. */
