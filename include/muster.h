@@ -1,12 +1,30 @@
 /* muster: elastic distributed training. The public C API.
  *
- * Every function returns MU_OK or a negative MU_E… status; mu_strerror() turns
- * either into a sentence. */
+ * Functions that return int give MU_OK or a negative MU_E… status; mu_strerror() turns either into
+ * a sentence, and mu_error() says what happened, to what, and what to do.
+ *
+ * A trainer that was started by `muster run` is one worker of a job:
+ *
+ *     mu_run *run;
+ *     mu_world_info world;
+ *
+ *     if (mu_join(NULL, &run) == MU_OK && mu_wait(run, 0, MU_FOREVER) == MU_OK &&
+ *         mu_world(run, &world) == MU_OK) {
+ *         printf("rank %d of %d\n", world.rank, world.size);
+ *         mu_world_free(&world);
+ *         mu_leave(run);
+ *     }
+ *
+ * Started by itself it is a job of one, rank 0 of 1: the same program, unchanged. */
 #ifndef MUSTER_H
 #define MUSTER_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define MU_VERSION_MAJOR 0
 #define MU_VERSION_MINOR 1
@@ -46,10 +64,101 @@ enum mu_status {
 #undef X
 };
 
+#define MU_NAME_MAX 64          /* of jobs and nodes, terminator included */
+#define MU_ADDRESS_MAX 64       /* of a worker, "host:port" */
+#define MU_TAG_MAX 128          /* of mu_sync() and mu_barrier() */
+#define MU_VALUE_MAX (64 << 10) /* bytes of one value */
+#define MU_FOREVER (-1)         /* as a timeout: any negative number */
+
 /* The sentence for a status; never NULL, never freed. */
 MU_API const char *mu_strerror(int status);
 
+/* What went wrong in the last call of this thread that failed; "" if none has. Valid until the
+ * next one that fails. */
+MU_API const char *mu_error(void);
+
 /* "0.1.0" */
 MU_API const char *mu_version(void);
+
+/* ---- being a worker of a job ---- */
+
+/* One worker. Any thread may use it, several at a time, until mu_leave(). A forked child is not
+ * this worker: whatever it calls is MU_EINVAL. */
+typedef struct mu_run mu_run;
+
+typedef struct mu_config {
+    size_t size;         /* of this struct, as mu_config_init() saw it */
+    const char *address; /* "host:port" where other workers reach this one; NULL: as its agent
+                          * finds out */
+    int64_t join_ms;     /* mu_join() takes no longer than this; 10,000 */
+} mu_config;
+
+MU_API void mu_config_init(mu_config *config);
+
+/* Attaches to the agent that started this process, as MUSTER_SOCKET, MUSTER_SLOT and MUSTER_COOKIE
+ * say; without them it is a job of one. config is copied; NULL: as mu_config_init() has it. From
+ * then on a thread of the library tells the agent that this worker lives. On success *run_out is
+ * the caller's, released by mu_leave(); otherwise it is untouched. Being in a generation is another
+ * matter: see mu_wait().
+ *
+ * MU_EBUSY: this process has joined already. MU_EPEER: no agent answers. MU_EDONE: the run has
+ * ended. MU_EREFUSED, MU_ETIMEDOUT, MU_EINVAL, MU_ENOMEM. */
+MU_API int mu_join(const mu_config *config, mu_run **run_out);
+
+/* This worker has finished its work: the process may now exit with 0. Calls of other threads that
+ * are still waiting return MU_EDONE first. The run is released. NULL is fine. */
+MU_API int mu_leave(mu_run *run);
+
+typedef struct mu_world_info {
+    uint64_t generation; /* the newest; 0: there is none yet */
+    int rank;            /* in it; -1: this worker is no member of it */
+    int size;
+    int local_rank; /* among the members on this node; -1 */
+    int local_size;
+    int ended;  /* the run is over: every call that waits gives MU_EDONE */
+    int failed; /* … and not well */
+    char job[MU_NAME_MAX];
+    char node[MU_NAME_MAX];
+    const char *const *addresses; /* of the members, by rank */
+} mu_world_info;
+
+/* How things stand now. On success *world_out is to be released by mu_world_free(). */
+MU_API int mu_world(mu_run *run, mu_world_info *world_out);
+MU_API void mu_world_free(mu_world_info *world);
+
+/* Waits until this worker is in a generation newer than the given one; 0: in any.
+ * MU_ETIMEDOUT, MU_EDONE, MU_EPEER (its agent is gone). */
+MU_API int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms);
+
+typedef struct mu_value {
+    const char *address; /* whose it is */
+    const void *data;
+    size_t data_n;
+} mu_value;
+
+typedef struct mu_values {
+    uint64_t generation; /* whose members' values these are */
+    size_t n;
+    mu_value *items; /* by rank */
+} mu_values;
+
+/* Everyone in the generation gets everyone's value: returns when every member has called this with
+ * the same tag. A worker that is in no generation yet waits until it is. The same tag may be
+ * used again and again, by one thread of a worker at a time. data: n bytes, copied. On success
+ * *values_out is to be released by mu_values_free(); NULL if nobody wants to know.
+ *
+ * MU_ETIMEDOUT: mu_error() names who is missing; the value is withdrawn. MU_EDONE, MU_EPEER.
+ * MU_EINVAL: the tag is empty, too long or not UTF-8. MU_ELIMIT: too many bytes. MU_EBUSY: another
+ * thread waits with this tag. */
+MU_API int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,
+                   mu_values *values_out);
+MU_API void mu_values_free(mu_values *values);
+
+/* Returns when every member has come. As mu_sync() with nothing to say. */
+MU_API int mu_barrier(mu_run *run, const char *tag, int64_t timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

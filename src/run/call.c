@@ -1,0 +1,56 @@
+#include "run/run.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+int call_enter(struct mu_run *run)
+{
+    if (run == NULL) {
+        return run_fail(MU_EINVAL, "there is no run: mu_join() gives one");
+    }
+    if (run->pid != getpid()) {
+        return run_fail(MU_EINVAL,
+                        "this run belongs to process %d: a forked child is not that worker, and "
+                        "can't use its run",
+                        (int)run->pid);
+    }
+    pthread_mutex_lock(&run->lock);
+    run->callers_n++;
+    return MU_OK;
+}
+
+void call_exit(struct mu_run *run)
+{
+    run->callers_n--;
+    if (run->leaving) {
+        pthread_cond_broadcast(&run->changed);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+int call_state(const struct mu_run *run)
+{
+    if (run->leaving) {
+        return run_fail(MU_EDONE, "this worker has left the run");
+    }
+    if (run->ended) {
+        return run_fail(MU_EDONE, "the run has %s%s%s", run->end.failed ? "failed" : "ended",
+                        run->end.why[0] != '\0' ? ": " : "", run->end.why);
+    }
+    if (run->lost != MU_OK) {
+        return run_fail(run->lost, "%s", run->why);
+    }
+    return MU_OK;
+}
+
+bool call_wait(struct mu_run *run, uint64_t due_ms)
+{
+    struct timespec at = {(time_t)(due_ms / 1000), (long)(due_ms % 1000) * 1000000};
+
+    if (due_ms == UINT64_MAX) {
+        pthread_cond_wait(&run->changed, &run->lock);
+        return true;
+    }
+    return pthread_cond_timedwait(&run->changed, &run->lock, &at) != ETIMEDOUT;
+}

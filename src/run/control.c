@@ -1,0 +1,208 @@
+/* The control thread: one connection, poll(), no allocation but for the frames themselves. */
+#include "run/run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    FLUSH_MS = 2000,
+    BEAT_MIN_MS = 10,
+    BACKLOG_MAX = 64 << 10 /* an agent that does not read this much gets no more beats */
+};
+
+int control_say(struct mu_run *run, enum wire_type type, const void *msg)
+{
+    size_t size = wire_size(type, msg);
+    size_t n = 0;
+    int rc;
+
+    if (run->out_cap - run->out_n < size) {
+        size_t cap = 2 * (run->out_n + size);
+        uint8_t *out = realloc(run->out, cap);
+
+        if (out == NULL) {
+            return MU_ENOMEM;
+        }
+        run->out = out;
+        run->out_cap = cap;
+    }
+    rc = wire_encode(type, msg, 0, 0, run->out + run->out_n, size, &n);
+    if (rc == MU_OK) {
+        uint64_t one = 1;
+
+        run->out_n += n;
+        /* It can fail only if the thread was woken 2^64 - 2 times and did not look. */
+        (void)!write(run->wake_fd, &one, sizeof(one));
+    }
+    return rc;
+}
+
+void control_lost(struct mu_run *run, int status, const char *fmt, ...)
+{
+    va_list args;
+
+    if (run->lost != MU_OK) {
+        return;
+    }
+    va_start(args, fmt);
+    (void)vsnprintf(run->why, sizeof(run->why), fmt, args);
+    va_end(args);
+    run->lost = status;
+    run->out_n = 0;
+    values_end(run, status, run->why);
+    pthread_cond_broadcast(&run->changed);
+}
+
+static void send_out(struct mu_run *run)
+{
+    while (run->out_n > 0 && run->lost == MU_OK) {
+        ssize_t n = send(run->fd, run->out, run->out_n, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0 && errno == EAGAIN) {
+            return;
+        }
+        if (n < 0) {
+            control_lost(run, MU_EPEER, "the agent of this node is gone: %s", strerror(errno));
+            return;
+        }
+        memmove(run->out, run->out + n, run->out_n - (size_t)n);
+        run->out_n -= (size_t)n;
+    }
+}
+
+/* Frames that are whole. */
+static void take_frames(struct mu_run *run)
+{
+    struct wire_fault fault = {0};
+    struct wire_header h;
+    union wire_any msg;
+    int rc = MU_OK;
+
+    while (run->lost == MU_OK && (rc = reader_next(&run->in, &h, &msg, &fault)) == MU_OK) {
+        told_frame(run, &h, &msg);
+    }
+    if (run->lost == MU_OK && rc != MU_EAGAIN) {
+        control_lost(run, rc, "the agent of this node can't be understood: %s", fault.text);
+    }
+}
+
+/* Reads what is there, without the lock for as long as nothing is to be changed. */
+static void receive(struct mu_run *run)
+{
+    uint8_t *at;
+    size_t room;
+    ssize_t n;
+
+    if (reader_room(&run->in, &at, &room) != MU_OK) {
+        pthread_mutex_lock(&run->lock);
+        control_lost(run, MU_ENOMEM, "out of memory while reading from the agent");
+        pthread_mutex_unlock(&run->lock);
+        return;
+    }
+    n = recv(run->fd, at, room, MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    if (n > 0) {
+        reader_filled(&run->in, (size_t)n);
+        take_frames(run);
+    } else {
+        control_lost(run, MU_EPEER, "the agent of this node is gone%s%s", n < 0 ? ": " : "",
+                     n < 0 ? strerror(errno) : "");
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* Says that we live, if it is time to; gives how long poll() may wait. */
+static int beat(struct mu_run *run)
+{
+    uint64_t now_ms = run_now_ms();
+
+    if (!run->attached || run->lost != MU_OK) {
+        return -1;
+    }
+    if (run->beat_ms <= now_ms) {
+        struct msg_beat m = {run->life.worker};
+
+        run->beat_ms = now_ms + MAX(run->life.lease_ms / 4, (uint32_t)BEAT_MIN_MS);
+        if (run->out_n < BACKLOG_MAX && control_say(run, WIRE_BEAT, &m) != MU_OK) {
+            control_lost(run, MU_ENOMEM, "out of memory for a beat");
+        }
+    }
+    return (int)MIN(run->beat_ms - now_ms, 60000u);
+}
+
+static void *control_main(void *arg)
+{
+    struct mu_run *run = arg;
+    uint64_t stop_ms = 0; /* when to end at the latest, once told to */
+
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = run->wake_fd, .events = POLLIN}, {.events = POLLIN}};
+        uint64_t woken;
+        int wait_ms;
+
+        pthread_mutex_lock(&run->lock);
+        wait_ms = beat(run);
+        send_out(run);
+        fds[1].fd = run->lost == MU_OK ? run->fd : -1;
+        fds[1].events |= run->out_n > 0 ? POLLOUT : 0;
+        if (run->stop && stop_ms == 0) {
+            stop_ms = run_now_ms() + FLUSH_MS;
+        }
+        if (run->stop && (run->out_n == 0 || run_now_ms() >= stop_ms)) {
+            pthread_mutex_unlock(&run->lock);
+            return NULL;
+        }
+        if (run->stop) {
+            wait_ms = 10;
+        }
+        pthread_mutex_unlock(&run->lock);
+
+        if (poll(fds, 2, wait_ms) < 0) {
+            continue; /* EINTR; all else would be our own fault. */
+        }
+        if (fds[0].revents != 0) {
+            (void)!read(run->wake_fd, &woken, sizeof(woken));
+        }
+        if ((fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            receive(run);
+        }
+    }
+}
+
+int control_start(struct mu_run *run)
+{
+    sigset_t all, before;
+    int rc;
+
+    /* Signals are the trainer's business. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&run->thread, NULL, control_main, run);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0 ? MU_OK : run_fail(MU_ENOMEM, "can't start a thread: %s", strerror(rc));
+}
+
+void control_stop(struct mu_run *run)
+{
+    uint64_t one = 1;
+
+    pthread_mutex_lock(&run->lock);
+    run->stop = true;
+    (void)!write(run->wake_fd, &one, sizeof(one));
+    pthread_mutex_unlock(&run->lock);
+    pthread_join(run->thread, NULL);
+}

@@ -1,0 +1,332 @@
+/* mu_join and mu_leave. */
+#include "run/run.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { JOIN_MS = 10000 };
+
+static atomic_int joined_pid; /* of the process that has a run; 0 */
+
+void mu_config_init(mu_config *config)
+{
+    *config = (mu_config){.size = sizeof(*config), .join_ms = JOIN_MS};
+}
+
+/* ---- the environment ---- */
+
+struct place {
+    const char *socket; /* NULL: there is no agent */
+    struct msg_attach attach;
+};
+
+static int parse(const char *name, int base, uint64_t max, uint64_t *out)
+{
+    const char *text = getenv(name);
+    unsigned long long value;
+    char *end;
+
+    errno = 0;
+    value = text != NULL && text[0] != '-' ? strtoull(text, &end, base) : 0;
+    if (text == NULL || text[0] == '\0' || text[0] == '-' || *end != '\0' || errno != 0 ||
+        value > max) {
+        return run_fail(MU_EINVAL,
+                        "MUSTER_SOCKET is set, but %s is '%s': only `muster run` sets them", name,
+                        text != NULL ? text : "");
+    }
+    *out = value;
+    return MU_OK;
+}
+
+static int find_place(struct place *p)
+{
+    struct sockaddr_un at;
+    uint64_t slot, cookie;
+    int rc;
+
+    *p = (struct place){.socket = getenv("MUSTER_SOCKET")};
+    if (p->socket == NULL || p->socket[0] == '\0') {
+        p->socket = NULL;
+        return MU_OK;
+    }
+    if (strlen(p->socket) >= sizeof(at.sun_path)) {
+        return run_fail(MU_EINVAL, "MUSTER_SOCKET is too long for a socket: '%s'", p->socket);
+    }
+    rc = parse("MUSTER_SLOT", 10, SLOTS_MAX - 1, &slot);
+    if (rc == MU_OK) {
+        rc = parse("MUSTER_COOKIE", 16, UINT64_MAX, &cookie);
+    }
+    if (rc == MU_OK) {
+        p->attach = (struct msg_attach){(uint32_t)slot, cookie, (uint32_t)getpid()};
+    }
+    return rc;
+}
+
+/* ---- making and unmaking ---- */
+
+static int locks_init(struct mu_run *run)
+{
+    pthread_condattr_t attr;
+    bool ok;
+
+    if (pthread_condattr_init(&attr) != 0) {
+        return MU_ENOMEM;
+    }
+    ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+         pthread_cond_init(&run->changed, &attr) == 0;
+    pthread_condattr_destroy(&attr);
+    if (!ok) {
+        return MU_ENOMEM;
+    }
+    if (pthread_mutex_init(&run->lock, NULL) != 0) {
+        pthread_cond_destroy(&run->changed);
+        return MU_ENOMEM;
+    }
+    return MU_OK;
+}
+
+/* Numbers of requests grow even if a worker's process starts again in the same life. */
+static uint64_t first_request(void)
+{
+    struct timespec ts;
+
+    mu_assert(clock_gettime(CLOCK_BOOTTIME, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+static int run_open(const mu_config *config, struct mu_run **run_out)
+{
+    struct mu_run *run = calloc(1, sizeof(*run));
+
+    if (run == NULL || locks_init(run) != MU_OK) {
+        free(run);
+        return run_fail(MU_ENOMEM, "out of memory for a run");
+    }
+    run->pid = getpid();
+    run->fd = run->wake_fd = -1;
+    run->rank = -1;
+    run->request = first_request();
+    reader_init(&run->in);
+    if (config->address != NULL) {
+        snprintf(run->addr, sizeof(run->addr), "%s", config->address);
+    }
+    *run_out = run;
+    return MU_OK;
+}
+
+static void run_close(struct mu_run *run)
+{
+    if (run->fd >= 0) {
+        close(run->fd);
+    }
+    if (run->wake_fd >= 0) {
+        close(run->wake_fd);
+    }
+    reader_close(&run->in);
+    free(run->newest.members);
+    free(run->out);
+    pthread_mutex_destroy(&run->lock);
+    pthread_cond_destroy(&run->changed);
+    free(run);
+}
+
+/* ---- a job of one ---- */
+
+static int join_alone(struct mu_run *run)
+{
+    struct member *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for a run");
+    }
+    self->worker = wid_make(1, 0, 1);
+    memcpy(self->addr, run->addr, sizeof(self->addr));
+    run->alone = true;
+    run->life = (struct msg_life){.worker = self->worker, .run = 1, .slots = 1};
+    snprintf(run->life.job, sizeof(run->life.job), "alone");
+    snprintf(run->life.node, sizeof(run->life.node), "alone");
+    run->newest = (struct generation){.number = 1, .run = 1, .members_n = 1, .members = self};
+    run->rank = 0;
+    return MU_OK;
+}
+
+/* ---- with an agent ---- */
+
+static int connect_to(struct mu_run *run, const char *path, uint64_t due_ms)
+{
+    const uint64_t now_ms = run_now_ms();
+    const uint64_t left_ms = due_ms > now_ms ? MIN(due_ms - now_ms, (uint64_t)INT32_MAX) : 1;
+    const struct timeval left = {(time_t)(left_ms / 1000), (suseconds_t)(left_ms % 1000) * 1000};
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int rc;
+
+    memcpy(at.sun_path, path, strlen(path) + 1);
+    run->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (run->fd < 0 || run->wake_fd < 0) {
+        return run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
+    }
+    /* An agent that does not accept must not hold us up: connect() heeds it. */
+    setsockopt(run->fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof(left));
+    do {
+        rc = connect(run->fd, (const struct sockaddr *)&at, sizeof(at));
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0 && errno == EAGAIN) {
+        return run_fail(MU_ETIMEDOUT, "the agent at %s (MUSTER_SOCKET) does not accept", path);
+    }
+    if (rc < 0) {
+        return run_fail(MU_EPEER, "no agent answers at %s (MUSTER_SOCKET): %s", path,
+                        strerror(errno));
+    }
+    return MU_OK;
+}
+
+/* Waits for the agent's answer. */
+static int wait_for_life(struct mu_run *run, uint64_t due_ms)
+{
+    bool in_time = true;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    while ((rc = call_state(run)) == MU_OK && !run->attached && in_time) {
+        in_time = call_wait(run, due_ms);
+    }
+    if (rc == MU_OK && !run->attached) {
+        rc = run_fail(MU_ETIMEDOUT, "the agent of this node does not answer");
+    }
+    call_exit(run);
+    return rc;
+}
+
+static int join_agent(struct mu_run *run, const struct place *p, uint64_t due_ms)
+{
+    int rc = connect_to(run, p->socket, due_ms);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    run->slot = p->attach.slot;
+    rc = control_say(run, WIRE_ATTACH, &p->attach);
+    if (rc != MU_OK) {
+        return run_fail(rc, "out of memory for a run");
+    }
+    rc = control_start(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = wait_for_life(run, due_ms);
+    if (rc != MU_OK) {
+        control_stop(run);
+    }
+    return rc;
+}
+
+/* ---- the calls ---- */
+
+static int check_config(const mu_config *config)
+{
+    if (config->size != sizeof(*config)) {
+        return run_fail(MU_EINVAL, "the mu_config was not made by mu_config_init()");
+    }
+    if (config->address != NULL && strnlen(config->address, ADDR_MAX_LEN) == ADDR_MAX_LEN) {
+        return run_fail(MU_EINVAL, "the address '%.100s' is longer than %d bytes", config->address,
+                        ADDR_MAX_LEN - 1);
+    }
+    return MU_OK;
+}
+
+/* One run per process: its agent knows it by one connection. */
+static bool claim(void)
+{
+    int pid = getpid();
+    int before = atomic_load(&joined_pid);
+
+    while (before != pid) {
+        if (atomic_compare_exchange_weak(&joined_pid, &before, pid)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int mu_join(const mu_config *config, mu_run **run_out)
+{
+    mu_config defaults;
+    struct mu_run *run = NULL;
+    struct place place;
+    int rc;
+
+    mu_config_init(&defaults);
+    config = config != NULL ? config : &defaults;
+    if (run_out == NULL) {
+        return run_fail(MU_EINVAL, "there is nowhere to put the run");
+    }
+    rc = check_config(config);
+    if (rc == MU_OK) {
+        rc = find_place(&place);
+    }
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (!claim()) {
+        return run_fail(MU_EBUSY, "this process has joined already: mu_leave() first");
+    }
+    rc = run_open(config, &run);
+    if (rc != MU_OK) {
+        goto err_claim;
+    }
+    rc = place.socket == NULL ? join_alone(run)
+                              : join_agent(run, &place, run_due_ms(config->join_ms));
+    if (rc != MU_OK) {
+        goto err_run;
+    }
+    *run_out = run;
+    return MU_OK;
+
+err_run:
+    run_close(run);
+err_claim:
+    atomic_store(&joined_pid, 0);
+    return rc;
+}
+
+int mu_leave(mu_run *run)
+{
+    int rc;
+
+    if (run == NULL) {
+        return MU_OK;
+    }
+    rc = call_enter(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (run->leaving) {
+        call_exit(run);
+        return run_fail(MU_EBUSY, "another thread is leaving already");
+    }
+    run->leaving = true;
+    pthread_cond_broadcast(&run->changed);
+    while (run->callers_n > 1) {
+        pthread_cond_wait(&run->changed, &run->lock);
+    }
+    told_finished(run);
+    call_exit(run);
+    if (!run->alone) {
+        control_stop(run);
+    }
+    run_close(run);
+    atomic_store(&joined_pid, 0);
+    return MU_OK;
+}

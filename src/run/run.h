@@ -1,0 +1,110 @@
+/* libmuster from inside: one worker, its connection to its agent, and the thread that tends it.
+ *
+ * Threads: `lock` guards everything but what only the control thread touches (`in`) and what is
+ * set before it starts (`fd`, `wake_fd`, `pid`, `slot`, `alone`). Callers put frames into `out`,
+ * wake the thread and wait for `changed`; the thread reads, answers and broadcasts. */
+#ifndef RUN_RUN_H
+#define RUN_RUN_H
+
+#include "run/reader.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#define ERROR_MAX 512
+
+/* A mu_sync() that waits. On its caller's stack; on the list from its first frame to its answer. */
+struct call {
+    struct call *next;
+    struct msg_sync m; /* worker and wait_ms are filled in when it is sent */
+    uint64_t due_ms;   /* UINT64_MAX: never */
+    bool done;
+    int status;
+    char text[TEXT_MAX_LEN];
+    mu_values values; /* items_n of them have come */
+    size_t items_n;
+};
+
+struct mu_run {
+    pid_t pid; /* of the process that joined: a forked child is another */
+    bool alone;
+    int fd;
+    int wake_fd; /* eventfd: there is something in `out`, or it is time to stop */
+    uint32_t slot;
+    char addr[ADDR_MAX_LEN];
+    pthread_t thread;
+    struct reader in;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* on the monotonic clock */
+    uint32_t callers_n;     /* threads inside a call; mu_leave() waits for them */
+    bool leaving;
+    bool stop; /* the thread: send what is left, then end */
+    uint8_t *out;
+    size_t out_n, out_cap;
+    uint64_t beat_ms; /* when the next is due */
+
+    int lost; /* not MU_OK: the agent is gone, and `why` says how */
+    char why[ERROR_MAX];
+    bool ended;
+    struct msg_ended end;
+    bool attached;
+    struct msg_life life;
+    struct generation newest; /* number 0: none; members are its own copy */
+    int32_t rank;             /* in it; -1: no member */
+    uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
+    struct report said;       /* the last report */
+
+    uint64_t request;
+    struct call *calls;
+};
+
+/* ---- error.c ---- */
+
+/* Keeps the text for mu_error() and gives status. */
+int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+uint64_t run_now_ms(void);
+/* UINT64_MAX for a negative timeout. */
+uint64_t run_due_ms(int64_t timeout_ms);
+
+/* ---- control.c: the thread ---- */
+
+/* Starts it on run->fd, with the first frame in `out`. MU_ENOMEM. */
+int control_start(struct mu_run *run);
+/* Sends what is left, for at most flush_ms, and waits for its end. The lock is not held. */
+void control_stop(struct mu_run *run);
+
+/* Under the lock from here on. */
+
+/* Queues a frame. MU_EINVAL: it can't be encoded; MU_ENOMEM. */
+int control_say(struct mu_run *run, enum wire_type type, const void *msg);
+
+/* The agent is gone, or not to be trusted any more: everyone who waits hears so. */
+void control_lost(struct mu_run *run, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- told.c: what the agent says ---- */
+
+void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
+void told_finished(struct mu_run *run); /* this worker's last report */
+
+/* ---- values.c ---- */
+
+void values_told(struct mu_run *run, const struct msg_synced *m);
+void values_repeat(struct mu_run *run); /* this worker goes on as another */
+void values_end(struct mu_run *run, int status, const char *text);
+
+/* ---- call.c: what every call begins and ends with ---- */
+
+/* Takes the lock. MU_EINVAL: no run, or not of this process; nothing is held then. */
+int call_enter(struct mu_run *run);
+void call_exit(struct mu_run *run);
+
+/* Why this call can't go on: MU_EDONE, or what lost the agent. MU_OK otherwise. Says so. */
+int call_state(const struct mu_run *run);
+
+/* Waits for a change. False: the time was over. */
+bool call_wait(struct mu_run *run, uint64_t due_ms);
+
+#endif

@@ -1,0 +1,150 @@
+/* What the agent says, and what this worker answers: how it stands. */
+#include "run/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Says how this worker stands, if that is not what it said last. There is no state to catch up with
+ * yet, so it is in a generation as soon as that names it, and reaches its members as soon as it
+ * knows them: the elastic step will take this over. */
+static void report(struct mu_run *run, uint8_t phase)
+{
+    struct report r = {.slot = run->slot,
+                       .incarnation = wid_incarnation(run->life.worker),
+                       .phase = phase,
+                       .entered = run->entered,
+                       .reached = run->newest.number};
+
+    if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
+        r.entered == run->said.entered && r.reached == run->said.reached) {
+        return;
+    }
+    memcpy(r.addr, run->addr, sizeof(r.addr));
+    run->said = r;
+    if (control_say(run, WIRE_REPORT, &r) != MU_OK) {
+        control_lost(run, MU_ENOMEM, "out of memory for a report");
+    }
+}
+
+static void report_now(struct mu_run *run)
+{
+    report(run, run->entered != 0 ? PHASE_IN : PHASE_WARM);
+}
+
+void told_finished(struct mu_run *run)
+{
+    if (run->attached && run->lost == MU_OK) {
+        report(run, PHASE_FINISHED);
+    }
+}
+
+/* Where this worker stands in the newest generation. */
+static void find_self(struct mu_run *run)
+{
+    const struct generation *g = &run->newest;
+
+    run->rank = -1;
+    for (uint32_t i = 0; i < g->members_n && run->rank < 0; i++) {
+        if (g->members[i].worker == run->life.worker) {
+            run->rank = (int32_t)i;
+            run->entered = g->number;
+        }
+    }
+}
+
+static void on_life(struct mu_run *run, const struct msg_life *m)
+{
+    bool another = run->attached && m->worker != run->life.worker;
+
+    run->life = *m;
+    run->attached = true;
+    run->beat_ms = 0;
+    if (another) {
+        run->entered = 0;
+        find_self(run);
+        values_repeat(run);
+    }
+    report_now(run);
+}
+
+static void on_generation(struct mu_run *run, const struct generation *m)
+{
+    struct member *members = NULL;
+
+    if (m->number <= run->newest.number) {
+        return; /* Said again. */
+    }
+    if (m->members_n > 0) {
+        members = malloc(m->members_n * sizeof(*members));
+        if (members == NULL) {
+            control_lost(run, MU_ENOMEM, "out of memory for a generation of %" PRIu32 " members",
+                         m->members_n);
+            return;
+        }
+        memcpy(members, m->members, m->members_n * sizeof(*members));
+    }
+    free(run->newest.members);
+    run->newest = *m;
+    run->newest.members = members;
+    find_self(run);
+    report_now(run);
+}
+
+/* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
+static void on_active(struct mu_run *run, const struct msg_active *m)
+{
+    if (run->rank < 0 && run->entered != 0 && m->generation >= run->newest.number) {
+        struct msg_forget forget = {run->life.worker};
+
+        run->entered = 0;
+        if (control_say(run, WIRE_FORGET, &forget) != MU_OK) {
+            control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
+        }
+    }
+}
+
+static void on_ended(struct mu_run *run, const struct msg_ended *m)
+{
+    run->ended = true;
+    run->end = *m;
+    values_end(run, MU_EDONE, m->why);
+}
+
+void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg)
+{
+    if (!run->attached && h->type != WIRE_LIFE && h->type != WIRE_REFUSED &&
+        h->type != WIRE_ENDED) {
+        control_lost(run, MU_EPROTO, "the agent of this node said %s before it knew us",
+                     wire_name(h->type));
+        return;
+    }
+    switch (h->type) {
+    case WIRE_LIFE:
+        on_life(run, &msg->life);
+        break;
+    case WIRE_GENERATION:
+        on_generation(run, &msg->generation);
+        break;
+    case WIRE_ACTIVE:
+        on_active(run, &msg->active);
+        break;
+    case WIRE_LEASE:
+        break; /* Nothing is committed yet, so nothing has to stop without one. */
+    case WIRE_SYNCED:
+        values_told(run, &msg->synced);
+        break;
+    case WIRE_ENDED:
+        on_ended(run, &msg->ended);
+        break;
+    case WIRE_REFUSED:
+        control_lost(run, MU_EREFUSED, "the agent of this node refused this process: %s",
+                     msg->refused.text);
+        break;
+    default:
+        control_lost(run, MU_EPROTO, "the agent of this node said %s, which is not for workers",
+                     wire_name(h->type));
+        break;
+    }
+    pthread_cond_broadcast(&run->changed);
+}

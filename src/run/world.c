@@ -1,0 +1,105 @@
+/* mu_world and mu_wait: where this worker stands. */
+#include "run/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(MU_NAME_MAX == NAME_MAX_LEN && MU_ADDRESS_MAX == ADDR_MAX_LEN &&
+                   MU_TAG_MAX == SYNC_TAG_MAX && MU_VALUE_MAX == SYNC_DATA_MAX,
+               "the public limits are the protocol's");
+
+/* One block: the pointers, then what they point to. */
+static const char *const *copy_addresses(const struct generation *g)
+{
+    size_t n = 1;
+    const char **list;
+    char *text;
+
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        n += strlen(g->members[i].addr) + 1;
+    }
+    list = malloc((g->members_n + (size_t)1) * sizeof(list[0]) + n);
+    if (list == NULL) {
+        return NULL;
+    }
+    text = (char *)(list + g->members_n + 1);
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        size_t len = strlen(g->members[i].addr) + 1;
+
+        memcpy(text, g->members[i].addr, len);
+        list[i] = text;
+        text += len;
+    }
+    list[g->members_n] = NULL;
+    return list;
+}
+
+static void find_place(const struct mu_run *run, mu_world_info *w)
+{
+    const struct generation *g = &run->newest;
+
+    w->generation = g->number;
+    w->rank = run->rank;
+    w->size = (int)g->members_n;
+    w->local_rank = -1;
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        if (wid_node(g->members[i].worker) == wid_node(run->life.worker)) {
+            w->local_rank = (int32_t)i == run->rank ? w->local_size : w->local_rank;
+            w->local_size++;
+        }
+    }
+}
+
+int mu_world(mu_run *run, mu_world_info *world_out)
+{
+    mu_world_info w = {0};
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    find_place(run, &w);
+    w.ended = run->ended || run->leaving;
+    w.failed = run->ended && run->end.failed;
+    memcpy(w.job, run->life.job, sizeof(w.job));
+    memcpy(w.node, run->life.node, sizeof(w.node));
+    w.addresses = copy_addresses(&run->newest);
+    call_exit(run);
+    if (w.addresses == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for the addresses of %d workers", w.size);
+    }
+    *world_out = w;
+    return MU_OK;
+}
+
+void mu_world_free(mu_world_info *world)
+{
+    if (world != NULL) {
+        free((void *)(uintptr_t)world->addresses);
+        *world = (mu_world_info){0};
+    }
+}
+
+int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
+{
+    uint64_t due_ms = run_due_ms(timeout_ms);
+    bool in_time = true;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    while ((rc = call_state(run)) == MU_OK && in_time &&
+           (run->rank < 0 || run->newest.number <= generation)) {
+        in_time = call_wait(run, due_ms);
+    }
+    if (rc == MU_OK && (run->rank < 0 || run->newest.number <= generation)) {
+        rc = run_fail(MU_ETIMEDOUT,
+                      "no generation after %" PRIu64
+                      " has this worker in it; the newest is %" PRIu64 " of job %s",
+                      generation, run->newest.number, run->life.job);
+    }
+    call_exit(run);
+    return rc;
+}
