@@ -172,6 +172,7 @@ static void look_after(struct agent *a, struct agent_effects *fx)
 static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agent_effects *fx)
 {
     bool renumbered = m->node != a->node || m->store != a->store;
+    bool another = m->run != a->run || m->store != a->store;
 
     a->welcomed = true;
     a->hello_ms = 0;
@@ -179,7 +180,9 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     a->node = m->node;
     a->run = m->run;
     a->lease_len_ms = m->lease_ms;
-    slots_mode(a, m->mode, fx);
+    if (another || a->mode == MODE_AUTO) {
+        slots_mode(a, m->mode, fx);
+    }
     if (renumbered) {
         a->held.number = a->active = 0;
         for (uint32_t i = 0; i < a->config.hello.slots; i++) {
@@ -225,7 +228,10 @@ static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effect
     if ((m->flags & NODE_ENDING) != 0 && a->ending_ms == 0) {
         a->ending_ms = a->now_ms;
     }
-    slots_mode(a, m->mode, fx);
+    if (a->mode == MODE_AUTO ||
+        MUTATED(MODE_STAYS)) { /* Once decided it stays so; this may be late. */
+        slots_mode(a, m->mode, fx);
+    }
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
         struct slot *s = &a->slots[i];
 

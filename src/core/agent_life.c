@@ -4,6 +4,7 @@
  * waits without one until it is named, and then has one script after the other, each in the newest
  * generation that names it; when a script ends by itself, well or badly, so does what it was. */
 #include "core/agent_state.h"
+#include "core/mutation.h"
 
 #include <string.h>
 
@@ -51,7 +52,7 @@ struct report slot_report(const struct agent *a, uint32_t slot)
     } else if (s->lost) {
         r.phase = PHASE_LOST;
     }
-    if (a->mode == MODE_AUTO) {
+    if (!RULE(UNDECIDED_ENTERS_NOTHING, a->mode != MODE_AUTO)) {
         r.entered = 0; /* Nothing is active before the mode is known. */
     }
     if (r.addr[0] == '\0') {
@@ -113,7 +114,7 @@ static void start_in_held(struct agent *a, uint32_t slot, struct agent_effects *
 
     start(a, slot, &a->held, fx);
     s->report.phase = a->mode == MODE_RESTART ? PHASE_IN : PHASE_WARMING;
-    s->report.entered = a->held.number;
+    s->report.entered = a->mode == MODE_RESTART ? a->held.number : 0; /* or by its own word */
     agent_changed(a, slot, fx);
 }
 
@@ -133,13 +134,16 @@ static void go_on(struct agent *a, uint32_t slot, struct agent_effects *fx)
 
     if (!slot_by_generation(a)) {
         start_to_warm_up(a, slot, fx);
-    } else if (in_held(a, slot)) {
+    } else if (in_held(a, slot) &&
+               RULE(HOLD_STARTS_NOTHING, (a->held.flags & GENERATION_HOLD) == 0)) {
         start_in_held(a, slot, fx);
-    } else {
+    } else { /* In a generation that holds, it is in without a script. */
+        bool in = in_held(a, slot);
+
         s->state = SLOT_WAITING;
         s->started = 0;
-        s->report.phase = PHASE_WARM;
-        s->report.entered = 0;
+        s->report.phase = in ? PHASE_IN : PHASE_WARM;
+        s->report.entered = in ? a->held.number : 0;
         agent_changed(a, slot, fx);
     }
 }
@@ -197,9 +201,12 @@ void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx)
     if (s->state == SLOT_RUNNING && (newer || !in_held(a, slot))) {
         s->state = SLOT_RESTARTING;
         fx->emit(fx, &(struct agent_effect){.kind = AGENT_STOP, .slot = slot});
-    } else if ((s->state == SLOT_WAITING || (s->state == SLOT_FINISHED && newer)) &&
-               in_held(a, slot)) {
-        start_in_held(a, slot, fx); /* Whoever had finished does so again, with the others. */
+        if (MUTATED(STOP_BEFORE_START)) {
+            go_on(a, slot, fx);
+        }
+    } else if (s->state == SLOT_WAITING ||
+               (s->state == SLOT_FINISHED && newer && in_held(a, slot))) {
+        go_on(a, slot, fx); /* Whoever had finished does so again, with the others. */
     }
 }
 
@@ -275,10 +282,9 @@ void slots_mode(struct agent *a, uint8_t mode, struct agent_effects *fx)
 
         if (mode == MODE_INPROCESS && s->state == SLOT_WAITING && !s->leave) {
             start_to_warm_up(a, i, fx);
-        } else if (mode == MODE_INPROCESS && s->state == SLOT_RUNNING && !s->attached) {
-            s->report.entered = 0; /* By its own word only. */
-        } else if (mode == MODE_RESTART && s->state == SLOT_RUNNING) {
-            s->report.phase = PHASE_IN;
+        } else if (mode == MODE_RESTART &&
+                   (s->state == SLOT_RUNNING || s->state == SLOT_FINISHED)) {
+            s->report.phase = s->state == SLOT_RUNNING ? PHASE_IN : PHASE_FINISHED;
             s->report.entered = s->started;
         }
         if (s->state != SLOT_EMPTY) {

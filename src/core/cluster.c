@@ -137,7 +137,7 @@ void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx)
     }
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         if (c->jobs[i].used) {
-            c->jobs[i].newcomer_ms = now_ms;
+            c->jobs[i].newcomer_ms = c->jobs[i].published_ms = now_ms;
             job_touch(c, &c->jobs[i]);
         }
     }

@@ -209,6 +209,7 @@ static void enlist(struct cluster *c, struct job *j, const struct member *m, boo
     w->caught_up = (m->flags & MEMBER_CAUGHT_UP) != 0;
     memcpy(w->named_addr, m->addr, sizeof(w->named_addr));
     w->named_port = m->port;
+    w->port_used = m->port != 0 && (replay || m->port == w->port);
     if (replay) { /* Its agent will say how it is; until then it has the benefit of the doubt. */
         w->incarnation = w->current_inc;
         w->phase = PHASE_IN;
@@ -264,6 +265,7 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
     j->base_step = g->base_step;
     memcpy(j->key, g->key, sizeof(j->key));
     j->members_n = g->members_n;
+    j->published_ms = c->now_ms;
     j->pending = false;
     j->proposed = 0;
     relist(c, j, fx);

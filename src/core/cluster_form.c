@@ -23,7 +23,8 @@ static void add_member(struct cluster *c, struct generation *g, const struct nod
 
 static bool hold_wanted(const struct job *j, uint32_t full_n)
 {
-    return j->paused || !RULE(MIN_HOLDS, full_n >= j->min);
+    /* Only scripts that run can show of which mode they are. */
+    return (j->paused && j->mode != MODE_AUTO) || !RULE(MIN_HOLDS, full_n >= j->min);
 }
 
 /* Makes the record. `full_n` is the number of nodes that have all their slots in it. */
@@ -95,6 +96,19 @@ static bool mending(struct cluster *c, struct job *j)
     return false;
 }
 
+/* The first member's port is what its scripts meet at. The one of the last generation may have
+ * stragglers, so its agent's word of another is awaited for a moment. */
+static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct generation *g)
+{
+    const struct node *n = node_by_number(c, wid_node(c->scratch[0].worker));
+
+    if (j->mode == MODE_INPROCESS || g->members_n == 0 || MUTATED(PORT_IS_NEW) ||
+        !node_worker(c, n, wid_slot(c->scratch[0].worker))->port_used) {
+        return 0;
+    }
+    return MAX(j->published_ms, c->jump_ms) + c->config.lease_ms;
+}
+
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
@@ -126,6 +140,11 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         }
     }
     if (full_n < j->min || same_as_published(c, j, &g, full_n)) {
+        return false;
+    }
+    if (c->now_ms < port_due_ms(c, j, &g)) {
+        job_due(c, j, port_due_ms(c, j, &g));
+        j->dirty = true;
         return false;
     }
     g.flags = j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;

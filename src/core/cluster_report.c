@@ -100,6 +100,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->step = r->step;
     w->reached = r->reached;
     memcpy(w->addr, r->addr, sizeof(w->addr));
+    w->port_used &= w->port == r->port;
     w->port = r->port;
     j->step = MAX(j->step, r->step);
     if (w->active_inc == w->incarnation && w->entered >= j->active) {

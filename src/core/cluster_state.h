@@ -29,6 +29,7 @@ struct worker {
     uint64_t step;
     char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
     uint32_t port;
+    bool port_used;                /* by the published generation: another is on its way */
     char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
     uint32_t named_port;
 };
@@ -119,10 +120,11 @@ struct job {
     uint64_t word_ms;     /* when a member of the active generation was last heard */
     uint64_t saved;       /* newest checkpoint reported */
     uint64_t retry_ms;    /* no record before this, after a failed write */
-    uint64_t mend_ms;     /* scripts that ended just now may be ready again until then */
-    bool deciding;        /* its mode is on its way to the journal */
-    bool pending;         /* a membership record is on its way */
-    bool creating;        /* its own record is on its way */
+    uint64_t published_ms;
+    uint64_t mend_ms; /* scripts that ended just now may be ready again until then */
+    bool deciding;    /* its mode is on its way to the journal */
+    bool pending;     /* a membership record is on its way */
+    bool creating;    /* its own record is on its way */
     bool finishing;
     bool saving;
     bool dirty;   /* something that may change the plan has happened */

@@ -31,7 +31,12 @@
     X(JUMP_RESTARTS_WAIT, "a clock that jumped shortens the wait before a takeover")               \
     X(LOST_AGENT_IS_HEARD, "a lost worker's agent keeps its takeover waiting for ever")            \
     X(LEAVER_REPEATS, "a leaver does not repeat its last READY")                                   \
-    X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")
+    X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")                    \
+    X(UNDECIDED_ENTERS_NOTHING, "workers enter before their agent knows the job's mode")           \
+    X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
+    X(STOP_BEFORE_START, "a script is started before the one before it has ended")                 \
+    X(HOLD_STARTS_NOTHING, "scripts are started in a generation that holds")                       \
+    X(PORT_IS_NEW, "scripts meet at the port of the generation before")
 
 enum mutation {
     MUTATION_NONE,

@@ -95,6 +95,7 @@ void check_generation(struct world *w, const struct generation *g)
     }
     c->newest = g->number;
     era->number = g->number;
+    era->published_ms = orch_now_ms(w);
     era->members_hash = hash;
     era->kind = g->kind;
     era->flags = g->flags;
@@ -106,7 +107,7 @@ void check_generation(struct world *w, const struct generation *g)
         era->members[i] = g->members[i].worker;
         era->workers[i] = (uint32_t)atoi(g->members[i].addr);
     }
-    if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run) {
+    if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run && !w->config.plain) {
         check_takeover(w);
     }
     if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair_stays_cut &&
@@ -238,7 +239,7 @@ void check_after(struct world *w)
     for (uint32_t i = 0; c->active != 0 && i < era->members_n; i++) {
         const struct trainer *t = trainer_at(w, era->workers[i]);
 
-        if (!t->running || t->self != era->members[i] || c->ended || c->second_run) {
+        if (!t->running || t->plain || t->self != era->members[i] || c->ended || c->second_run) {
             continue;
         }
         if (t->step.committed != c->head && !(t->step.committed + 1 == c->head && t->step.holds)) {
@@ -260,6 +261,9 @@ bool check_done(const struct world *w)
         if (w->machines[m].alive) {
             return false;
         }
+    }
+    if (w->config.plain) {
+        return w->check.ended && w->check.programs_done_n > 0;
     }
     return w->check.ended && w->check.head == w->config.steps_n;
 }

@@ -74,6 +74,18 @@ static void draw_fortune(struct world *w)
     }
 }
 
+/* From a stream of its own, so that seeds of old mean what they did. */
+static void draw_mode(struct world *w)
+{
+    struct prng p;
+    uint64_t draw;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x72657374617274));
+    draw = prng_u64(&p) % 8;
+    w->config.mode = draw == 0 ? MODE_RESTART : draw <= 2 ? MODE_AUTO : MODE_INPROCESS;
+    w->config.plain = draw <= 1;
+}
+
 static void draw_config(struct world *w)
 {
     struct config *k = &w->config;
@@ -90,6 +102,7 @@ static void draw_config(struct world *w)
     k->min = (uint32_t)world_between(w, 1, MAX(1, k->nodes_n / 2));
     k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
+    draw_mode(w);
     k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 250000);
 }
 

@@ -44,7 +44,12 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         net_up(w, fx->m, WIRE_SUSPECT, e->u.suspect);
         break;
     case AGENT_START:
-        trainer_start(w, worker, e->worker);
+        if (w->config.plain) {
+            program_start(w, worker, e->worker, e->u.generation);
+        } else {
+            trainer_start(w, worker, e->worker);
+            node->trainers[e->slot].wants_attach = w->config.mode == MODE_AUTO;
+        }
         break;
     case AGENT_LIFE:
         trainer_life(w, worker, e->worker);
@@ -78,6 +83,22 @@ static void step_agent(struct world *w, uint32_t m, struct agent_event *e)
 
     e->now_ms = machine_now_ms(w, m);
     agent_event(&node->agent, e, &fx.base);
+    for (uint32_t s = 0; s < node->slots; s++) {
+        struct agent_event next = {.now_ms = e->now_ms, .slot = s};
+        struct report r;
+
+        if (node->trainers[s].wants_addr) {
+            program_addr(w, m * SLOTS_N + s, &r);
+            next.kind = AGENT_ON_ADDR;
+            next.u.report = &r;
+            agent_event(&node->agent, &next, &fx.base);
+        }
+        if (node->trainers[s].wants_attach) {
+            node->trainers[s].wants_attach = false;
+            next.kind = AGENT_ON_ATTACHED;
+            agent_event(&node->agent, &next, &fx.base);
+        }
+    }
     if (node->leaves && node->alive) {
         trace(w, node->name, "leaves, exit code %d", node->exit_code);
         machine_crash(w, m);
@@ -145,13 +166,14 @@ void machine_start(struct world *w, uint32_t m)
     struct machine *node = &w->machines[m];
     struct agent_config config = {.renew_ms = 250,
                                   .members_max = WORKERS_N,
+                                  .exit_timeout_ms = 10000,
                                   .hello = {.job = "job",
                                             .incarnation = prng_u64(&w->prng) | 1,
                                             .host = 1 + m / 2,
                                             .min = w->config.min,
                                             .max = w->config.max,
                                             .slots = w->config.slots,
-                                            .mode = MODE_INPROCESS,
+                                            .mode = w->config.mode,
                                             .max_restarts = 100}};
 
     if (node->alive) {
@@ -166,6 +188,9 @@ void machine_start(struct world *w, uint32_t m)
     node->conn = 0;
     node->stopped_until_us = 0;
     node->slots = w->config.slots;
+    for (uint32_t s = 0; s < node->slots; s++) {
+        node->trainers[s].wants_addr = w->config.mode != MODE_INPROCESS;
+    }
     trace(w, node->name, "starts");
     world_after(w, 100, SIM_CONNECT, m, node->life);
     agent_tick(w, m);

@@ -313,7 +313,7 @@ void orch_start(struct world *w)
     struct cluster_config config = {.jobs_max = 2,
                                     .nodes_max = 3 * NODES_N,
                                     .workers_max = 3 * WORKERS_N,
-                                    .lease_ms = 1000,
+                                    .lease_ms = LEASE_MS,
                                     .reconnect_ms = 100,
                                     .suspect_ms = 50,
                                     .join_window_ms = 400,

@@ -148,7 +148,8 @@ static bool command_cluster(struct script *s, char **words, int n)
 
     world_reset(w, 1);
     w->quiet = w->traced = true;
-    w->config = (struct config){.nodes_n = 3, .slots = 1, .min = 1, .max = 4, .steps_n = 60};
+    w->config = (struct config){
+        .nodes_n = 3, .slots = 1, .min = 1, .max = 4, .steps_n = 60, .mode = MODE_INPROCESS};
     w->fortune = (struct fortune){.delay_min_us = 500,
                                   .delay_max_us = 500,
                                   .sync_min_us = 1000,

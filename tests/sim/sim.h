@@ -4,6 +4,7 @@
  *   world.c    time and the queue of events          net.c      frames and broken links
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
  *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c)
+ *   program.c  … or plain scripts, in restart mode
  *   check.c    what must hold, after every event
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
  *   script_run.c  … their commands                   story.c    … and what they tell
@@ -34,6 +35,7 @@
 #define EVENTS_N 32768
 #define FRAME_BYTES 2048
 #define US_PER_MS 1000u
+#define LEASE_MS 1000u
 #define FOREVER_US (UINT64_C(1) << 43)
 
 /* ---- the toy model ---- */
@@ -88,6 +90,12 @@ struct trainer {
     uint64_t reached;
     struct generation known; /* the newest it was told of */
     struct member known_members[WORKERS_N];
+    /* A script that knows nothing of muster, instead of all that. */
+    bool plain, wants_addr, wants_attach, together;
+    uint64_t in;      /* the generation it was started for */
+    uint64_t done_in; /* the last in which it ended well */
+    uint64_t work_end_us;
+    uint32_t port_next, port_used;
 };
 
 struct machine {
@@ -148,12 +156,15 @@ struct config {
     uint64_t fate_end_us;      /* then everything heals */
     bool pair_stays_cut;
     bool long_faults;
+    uint8_t mode; /* enum mode, as the agents ask for it */
+    bool plain;   /* the scripts know nothing of muster */
 };
 
 /* ---- what must hold ---- */
 
 struct era {
     uint64_t number;
+    uint64_t published_ms; /* on the orchestrator's clock */
     uint64_t members_hash;
     uint64_t lineage;
     uint32_t full_n; /* nodes with all their slots in it */
@@ -177,6 +188,7 @@ struct check {
     uint64_t checkpoint;
     bool ended;
     bool second_run; /* the job has ended, and somebody came late enough to start it again */
+    uint64_t programs_done_n;
     uint64_t commits_n, takeovers_n, healed_newest, healed_us, flaps_n;
 };
 
@@ -203,6 +215,7 @@ enum sim_kind {
     SIM_COMPUTED,
     SIM_APPLIED,
     SIM_STOP,
+    SIM_PROGRAM,
     SIM_FATE
 };
 
@@ -286,6 +299,11 @@ void trainer_life(struct world *w, uint32_t worker, wid self);
 void trainer_kill(struct world *w, uint32_t worker, uint32_t code);
 void trainer_event(struct world *w, struct sim_event *e);
 struct trainer *trainer_at(struct world *w, uint32_t worker);
+
+/* program.c */
+void program_start(struct world *w, uint32_t worker, wid self, const struct generation *g);
+void program_event(struct world *w, struct sim_event *e);
+void program_addr(struct world *w, uint32_t worker, struct report *r);
 
 /* net.c */
 void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg);

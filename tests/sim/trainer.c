@@ -396,6 +396,10 @@ void trainer_event(struct world *w, struct sim_event *f)
     if (!t->running || f->life != t->life) {
         return;
     }
+    if (t->plain) {
+        program_event(w, f);
+        return;
+    }
     switch (f->kind) {
     case SIM_DATA:
         on_data(w, f->to, f);

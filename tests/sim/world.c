@@ -168,6 +168,7 @@ static enum receiver receiver_of(enum sim_kind kind)
     case SIM_COMPUTED:
     case SIM_APPLIED:
     case SIM_STOP:
+    case SIM_PROGRAM:
         return TO_TRAINER;
     case SIM_FATE:
         break;

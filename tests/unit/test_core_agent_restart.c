@@ -77,6 +77,21 @@ static void out_of_the_generation_it_waits_for_the_next(void **state)
     assert_int_equal(said("start 7.0#1 in 6"), 1);
 }
 
+static void a_generation_that_holds_is_entered_without_a_script(void **state)
+{
+    struct member m = {.worker = wid_make(7, 0, 1)};
+    struct generation g = {.number = 5, .flags = GENERATION_HOLD, .members_n = 1, .members = &m};
+
+    runs_in(4);
+    STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+    assert_int_equal(said("stop 0"), 1);
+    EXIT(143);
+    assert_int_equal(said("start"), 0);
+    assert_int_equal(reported[0].entered, 5);
+    generation(6);
+    assert_int_equal(said("start 7.0#1 in 6"), 1);
+}
+
 static void a_script_that_fails_is_another_life(void **state)
 {
     runs_in(4);
@@ -297,6 +312,19 @@ static void a_script_that_connects_decides_for_in_process(void **state)
     assert_int_equal(said("tell 0 generation 5"), 1);
 }
 
+static void a_late_word_of_an_undecided_mode_changes_nothing(void **state)
+{
+    up_as(MODE_AUTO);
+    generation(4);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    mode = MODE_INPROCESS;
+    ack(0, 0, 0, 0);
+    mode = MODE_AUTO;
+    ack(0, 0, 0, 0);
+    generation(5);
+    assert_int_equal(said("stop"), 0);
+}
+
 static void a_short_script_that_ends_well_decides_for_restart(void **state)
 {
     up_as(MODE_AUTO);
@@ -370,6 +398,7 @@ int main(void)
         AGENT_CASE(the_next_generation_stops_it_and_starts_it_again),
         AGENT_CASE(of_generations_that_come_while_it_stops_only_the_newest_counts),
         AGENT_CASE(out_of_the_generation_it_waits_for_the_next),
+        AGENT_CASE(a_generation_that_holds_is_entered_without_a_script),
         AGENT_CASE(a_script_that_fails_is_another_life),
         AGENT_CASE(a_killed_script_is_not_counted_as_failed),
         AGENT_CASE(scripts_that_end_at_once_are_started_less_and_less_often),
@@ -388,6 +417,7 @@ int main(void)
         AGENT_CASE(undecided_nothing_is_entered),
         AGENT_CASE(scripts_that_do_not_connect_in_time_decide_for_restart),
         AGENT_CASE(a_script_that_connects_decides_for_in_process),
+        AGENT_CASE(a_late_word_of_an_undecided_mode_changes_nothing),
         AGENT_CASE(a_short_script_that_ends_well_decides_for_restart),
         AGENT_CASE(a_script_that_fails_decides_nothing),
         AGENT_CASE(a_newcomer_to_an_in_process_job_starts_at_once_to_warm_up),
