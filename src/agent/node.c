@@ -155,6 +155,16 @@ void node_fail(struct node *n, int status, const char *fmt, ...)
 
 /* ---- time ---- */
 
+static void say_idle(const struct node *n)
+{
+    if (n->lives_n == 0 && !n->drained) {
+        log_info(NODE_AREA,
+                 "waiting: job '%s' has not taken this node in yet (it wants %u to %u "
+                 "nodes; \"muster status\" shows them)",
+                 n->config->job, n->config->min, n->config->max);
+    }
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct node *n = timer->data;
@@ -173,6 +183,10 @@ static void on_timer(uv_timer_t *timer)
         log_warn(NODE_AREA, "still here after --grace: stopping the workers");
         node_slot_kill_all(n, n->config->grace_ms);
     }
+    if (n->idle_ms <= now_ms) {
+        n->idle_ms = NODE_NEVER;
+        say_idle(n);
+    }
     node_link_tick(n, now_ms);
     node_slots_tick(n, now_ms);
     node_sync_tick(n, now_ms);
@@ -188,7 +202,7 @@ void node_rearm(struct node *n)
         return;
     }
     at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_sync_deadline(n)));
-    at_ms = MIN(at_ms, MIN(n->force_ms, n->drain_ms));
+    at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
     if (n->queue_n > 0) {
         at_ms = now_ms;
     }
@@ -352,7 +366,7 @@ static struct node *make(const struct node_config *config, char *error)
     n->config = config;
     n->error = error;
     n->name.fd = -1;
-    n->force_ms = n->drain_ms = NODE_NEVER;
+    n->idle_ms = n->force_ms = n->drain_ms = NODE_NEVER;
     uv_timer_init(&n->loop, &n->timer);
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 10 /* refusals: a node that just died has left its name by then */
 
 static bool has_chosen_name(const struct node *n)
@@ -18,6 +19,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     char error[NET_ERROR_MAX];
 
     if (!n->link.welcomed || m->run != n->life.run) {
+        n->idle_ms = net_now_ms() + IDLE_NOTE_MS;
         log_info(NODE_AREA, "in job '%s' (run %u) as node '%s', %u worker%s", hello->job, m->run,
                  hello->name, hello->slots, hello->slots == 1 ? "" : "s");
     }
@@ -60,7 +62,9 @@ static void on_refused(struct node *n, const struct msg_refused *m)
         log_warn(NODE_AREA, "%s; trying again for a while", m->text);
     }
     node_event(n, &e);
-    if (!will_try_again(as.status) || n->agent.over) {
+    if (m->status == MU_ELIMIT && n->agent.last_code != 0) {
+        log_error(NODE_AREA, "giving up: %s", m->text);
+    } else if (!will_try_again(as.status) || n->agent.over) {
         log_error(NODE_AREA, "the orchestrator at %s refused this node: %s", n->link.where,
                   m->text);
     }

@@ -108,6 +108,7 @@ struct node {
     struct msg_ended end;
     uint32_t refused_n; /* refusals in a row */
     bool drained;       /* a signal has asked for it */
+    uint64_t idle_ms;   /* when to say that we are still waiting; NODE_NEVER: not */
     uint64_t force_ms;  /* when to end without the workers' exits; NODE_NEVER: not */
     uint64_t drain_ms;  /* when a drain ends for those who are still there; NODE_NEVER: never */
     bool over;
