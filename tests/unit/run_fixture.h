@@ -1,0 +1,59 @@
+/* An agent that does what a test tells it, on a real unix socket with the real codec: libmuster on
+ * the other end can't tell the difference. */
+#ifndef UNIT_RUN_FIXTURE_H
+#define UNIT_RUN_FIXTURE_H
+
+#include "unit/unit.h"
+
+#include "wire/wire.h"
+
+#include <pthread.h>
+
+#define FAKE_WORKER wid_make(4, 1, 2)
+#define FAKE_SLOT 1
+#define FAKE_COOKIE 0xfeed0000c0de0001u
+
+enum fake_welcome {
+    FAKE_LIFE,   /* as an agent should */
+    FAKE_SLOWLY, /* … one byte after the other */
+    FAKE_SILENT,
+    FAKE_REFUSED,
+    FAKE_ENDED,
+    FAKE_GARBAGE,
+    FAKE_CLOSE
+};
+
+struct fake {
+    char dir[32];
+    char path[64];
+    int listen_fd;
+    int fd;
+    enum fake_welcome welcome;
+    uint32_t lease_ms;
+    struct msg_attach attach; /* as the worker said */
+    uint32_t beats_n;
+    pthread_t thread;
+    uint8_t frame[64 << 10]; /* the last one that was read */
+    uint64_t scratch[512];
+};
+
+/* Listens, and sets the environment of a worker. A thread accepts and welcomes the first that
+ * comes; after fake_attached() the connection is the test's. */
+void fake_open(struct fake *f, enum fake_welcome welcome);
+void fake_attached(struct fake *f);
+void fake_close(struct fake *f);
+
+void fake_say(struct fake *f, enum wire_type type, const void *msg);
+void fake_bytes(struct fake *f, const void *bytes, size_t n);
+
+/* The next frame but for beats, which are counted. Fails the test if there is none for long, or if
+ * it is of another type. Valid until the next. */
+const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_any *msg);
+
+/* No frame but beats until the connection is closed. */
+void fake_expect_end(struct fake *f);
+
+/* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
+void fake_generation(struct fake *f, uint64_t number, const char *nodes);
+
+#endif
