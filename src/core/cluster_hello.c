@@ -2,7 +2,6 @@
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static bool hello_sane(const struct cluster *c, const struct msg_hello *h)
@@ -95,8 +94,6 @@ bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
 void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
                    struct effects *fx)
 {
-    struct record r = {.kind = RECORD_FINISHED,
-                       .u.finished = {.run = j->run, .step = j->step, .ended = 1, .failed = 1}};
     uint32_t left_n = 0;
 
     if (conn != 0) {
@@ -110,14 +107,11 @@ void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t co
         left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
                   !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
     }
-    if (left_n < j->min && !j->ended && !j->finishing) {
-        strcpy(r.u.finished.job, j->name);
-        snprintf(r.u.finished.why, sizeof(r.u.finished.why),
-                 "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes that "
-                 "--nnodes wants are left",
-                 n->name, j->max_restarts, left_n, j->min);
-        j->finishing = true;
-        say_record(fx, &r);
+    if (left_n < j->min) {
+        record_failed(fx, j,
+                      "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes "
+                      "that --nnodes wants are left",
+                      n->name, j->max_restarts, left_n, j->min);
     }
 }
 

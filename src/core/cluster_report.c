@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define FUTILE_MS 60000
+
 /* Not its own fault: another member of its generation was lost before, or its connection is gone;
  * or the script had been started for a generation that is not the newest any more. */
 static bool collateral(struct cluster *c, const struct job *j, const struct report *r)
@@ -20,8 +22,30 @@ static bool collateral(struct cluster *c, const struct job *j, const struct repo
     return j->tally.lost_n > 0 || (j->mode == MODE_RESTART && r->entered < j->number);
 }
 
+/* A node that fails again and again is left out once its budget is used up, and the others go on.
+ * But when now this node fails and now that one, and none gets far, it is the script: then the run
+ * has failed, before each node in turn has used up its own. */
+static void count_futile(struct cluster *c, struct job *j, const struct node *n, uint32_t code,
+                         struct effects *fx)
+{
+    if (j->futile_n == 0 || c->now_ms >= j->published_ms + FUTILE_MS) {
+        j->futile_n = 0;
+        j->futile_node = n->number;
+        j->futile_mixed = false;
+    }
+    j->futile_n++;
+    j->futile_mixed |= j->futile_node != n->number;
+    if (j->mode != MODE_INPROCESS && j->futile_mixed && j->futile_n > j->max_restarts) {
+        record_failed(fx, j,
+                      "the script failed %u times in a row, soon after its start, on several nodes "
+                      "(the last: exit code %u on node '%s'); see its output",
+                      j->futile_n, code, n->name);
+    }
+}
+
 /* A script that failed by itself (1–127) is charged to its slot, once per life. */
-static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effects *fx)
+static void charge(struct cluster *c, struct node *n, uint32_t slot, uint32_t code,
+                   struct effects *fx)
 {
     struct worker *w = node_worker(c, n, slot);
     const struct job *j = &c->jobs[n->job];
@@ -35,6 +59,7 @@ static void charge(struct cluster *c, struct node *n, uint32_t slot, struct effe
     }
     w->charged_inc = w->incarnation;
     w->charged++;
+    count_futile(c, &c->jobs[n->job], n, code, fx);
     strcpy(r.u.spent.job, j->name);
     strcpy(r.u.spent.name, n->name);
     say_record(fx, &r);
@@ -112,7 +137,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     }
     if (r->phase == PHASE_EXITED && r->exit_code >= 1 && r->exit_code <= 127 &&
         !collateral(c, j, r)) {
-        charge(c, n, r->slot, fx);
+        charge(c, n, r->slot, r->exit_code, fx);
     }
 }
 

@@ -121,10 +121,13 @@ struct job {
     uint64_t saved;       /* newest checkpoint reported */
     uint64_t retry_ms;    /* no record before this, after a failed write */
     uint64_t published_ms;
-    uint64_t mend_ms; /* scripts that ended just now may be ready again until then */
-    bool deciding;    /* its mode is on its way to the journal */
-    bool pending;     /* a membership record is on its way */
-    bool creating;    /* its own record is on its way */
+    uint32_t futile_n;    /* generations in a row that failed soon after they started … */
+    uint32_t futile_node; /* … because of this node … */
+    bool futile_mixed;    /* … or of several */
+    uint64_t mend_ms;     /* scripts that ended just now may be ready again until then */
+    bool deciding;        /* its mode is on its way to the journal */
+    bool pending;         /* a membership record is on its way */
+    bool creating;        /* its own record is on its way */
     bool finishing;
     bool saving;
     bool dirty;   /* something that may change the plan has happened */
@@ -260,6 +263,8 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
 int on_want(struct cluster *c, const struct event *e, struct effects *fx);
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
 void record_mode(const struct job *j, uint8_t mode, struct effects *fx);
+void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* cluster_say.c: effects */
 void say_record(struct effects *fx, const struct record *r);

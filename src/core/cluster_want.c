@@ -1,6 +1,8 @@
 /* What people ask for: drain a node, end a job, give up on its lineage, another size. */
 #include "core/cluster_state.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static int want_drain(struct cluster *c, struct job *j, const char *name, struct effects *fx)
@@ -29,6 +31,23 @@ static int want_shutdown(struct job *j, struct effects *fx)
     j->finishing = true;
     say_record(fx, &r);
     return MU_OK;
+}
+
+void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
+{
+    struct record r = {.kind = RECORD_FINISHED,
+                       .u.finished = {.run = j->run, .step = j->step, .ended = 1, .failed = 1}};
+    va_list args;
+
+    if (j->ended || j->finishing) {
+        return;
+    }
+    strcpy(r.u.finished.job, j->name);
+    va_start(args, fmt);
+    vsnprintf(r.u.finished.why, sizeof(r.u.finished.why), fmt, args);
+    va_end(args);
+    j->finishing = true;
+    say_record(fx, &r);
 }
 
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx)

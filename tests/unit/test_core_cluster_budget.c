@@ -225,6 +225,110 @@ static void a_charge_that_could_not_be_written_is_made_again(void **state)
     assert_int_equal(said("record spent b 1"), 2);
 }
 
+/* ---- whose fault it was (restart mode) ---- */
+
+static void a_script_that_fails_when_a_peer_is_lost_is_not_charged(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("c", 0, 137);
+    exits("b", 0, 1);
+    assert_int_equal(charged(), 0);
+}
+
+static void a_script_that_fails_when_a_peer_s_connection_is_gone_is_not_charged(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    closed("c");
+    exits("b", 0, 1);
+    assert_int_equal(charged(), 0);
+}
+
+static void the_first_to_fail_is_charged_and_no_other(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("c", 0, 1);
+    exits("b", 0, 1);
+    assert_int_equal(charged(), 1);
+    assert_int_equal(said("record spent c 1"), 1);
+}
+
+static void with_fewer_than_min_left_the_run_has_failed(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.max_restarts = 0;
+    shape(2, 2);
+    form("a b");
+    exits("b", 0, 1);
+    assert_int_equal(said_like("record ended"), 1);
+}
+
+static void with_min_left_the_others_go_on(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.max_restarts = 0;
+    shape(1, 2);
+    form("a b");
+    exits("b", 0, 1);
+    bye("b");
+    pass(f.config.reconnect_ms);
+    assert_int_equal(said_like("record ended"), 0);
+    expect_generation("fresh", "a");
+}
+
+/* One round: this node's script fails, is ready again, and everyone is restarted. */
+static void round_of(const char *name)
+{
+    exits(name, 0, 1);
+    next_life(name, 0);
+    warm(name);
+    settle();
+}
+
+static void a_script_that_fails_on_one_node_after_the_other_fails_the_run(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.max_restarts = 3;
+    form("a b c");
+    round_of("a");
+    round_of("b");
+    round_of("c");
+    assert_int_equal(said_like("record ended"), 0);
+    exits("a", 0, 1);
+    assert_int_equal(said_like("record ended"), 1);
+}
+
+static void failures_that_come_after_a_long_time_do_not_add_up(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.max_restarts = 3;
+    form("a b c");
+    for (int i = 0; i < 3; i++) {
+        round_of(i % 2 ? "a" : "b");
+        pass(61000);
+        round_of("c");
+        pass(61000);
+    }
+    assert_int_equal(said_like("record ended"), 0);
+}
+
+static void one_bad_node_does_not_fail_the_run(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.max_restarts = 3;
+    form("a b c");
+    round_of("b");
+    round_of("b");
+    round_of("b");
+    exits("b", 0, 1);
+    bye("b");
+    pass(f.config.reconnect_ms);
+    assert_int_equal(said_like("record ended"), 0);
+    expect_generation("fresh", "a c");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +347,14 @@ int main(void)
         CASE(a_rejoin_before_the_charge_is_durable_resets_nothing),
         CASE(a_refusal_that_was_not_heard_is_said_again),
         CASE(a_charge_that_could_not_be_written_is_made_again),
+        CASE(a_script_that_fails_when_a_peer_is_lost_is_not_charged),
+        CASE(a_script_that_fails_when_a_peer_s_connection_is_gone_is_not_charged),
+        CASE(the_first_to_fail_is_charged_and_no_other),
+        CASE(with_fewer_than_min_left_the_run_has_failed),
+        CASE(with_min_left_the_others_go_on),
+        CASE(a_script_that_fails_on_one_node_after_the_other_fails_the_run),
+        CASE(failures_that_come_after_a_long_time_do_not_add_up),
+        CASE(one_bad_node_does_not_fail_the_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
