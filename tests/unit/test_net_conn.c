@@ -340,7 +340,7 @@ static void a_connection_may_be_closed_from_its_frame_callback(void **state)
 
 static void whoever_says_nothing_is_closed_in_time(void **state)
 {
-    const struct listen_config first = {.limits = {.handshake_ms = 30}};
+    const struct listen_config first = {.limits = {.handshake_ms = 500}};
     const struct listen_config idle = {.limits = {.handshake_ms = 60000, .idle_ms = 30}};
     struct kit k;
 
