@@ -160,10 +160,10 @@ static const struct opt table[] = {
              "libmuster and live through it. auto: the first worker decides"},
 
     {OPT_GROUP, .help = "The orchestrator"},
-    {OPT_READ, .name = "rdzv-endpoint", .value = "HOST:PORT[,…]", AT(where), .read = read_where,
-     .env = "PET_RDZV_ENDPOINT",
+    {OPT_READ, .name = "rdzv-endpoint", .aliases = "endpoint", .value = "HOST:PORT[,…]", AT(where),
+     .read = read_where, .env = "MUSTER_ENDPOINT PET_RDZV_ENDPOINT",
      .help = "where it is; several are tried in turn (default: 127.0.0.1:5556)"},
-    {OPT_STRING, .name = "token-file", .value = "FILE", AT(token_file),
+    {OPT_STRING, .name = "token-file", .value = "FILE", AT(token_file), .env = "MUSTER_TOKEN_FILE",
      .help = "its secret. Without this it is taken from $MUSTER_TOKEN, or found where \"muster "
              "serve\" of the same user on this machine left it"},
     {OPT_FLAG, .name = "standalone", AT(node.standalone), .env = "PET_STANDALONE",

@@ -18,10 +18,11 @@ struct fixture {
     char said[4096]; /* on stderr */
 };
 
-static const char *const variables[] = {"PET_NNODES",    "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT",
-                                        "PET_RDZV_ID",   "PET_MAX_RESTARTS",   "PET_STANDALONE",
-                                        "PET_MODULE",    "PET_NO_PYTHON",      "PET_TEE",
-                                        "PET_NODE_RANK", "PET_MASTER_PORT",    "PYTHON_EXEC"};
+static const char *const variables[] = {
+    "PET_NNODES",       "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
+    "PET_MAX_RESTARTS", "PET_STANDALONE",     "PET_MODULE",        "PET_NO_PYTHON",
+    "PET_TEE",          "PET_NODE_RANK",      "PET_MASTER_PORT",   "PYTHON_EXEC",
+    "MUSTER_ENDPOINT",  "MUSTER_TOKEN_FILE"};
 
 static int set_up(void **state)
 {
@@ -191,6 +192,12 @@ static void endpoints_may_be_a_list(void **state)
     assert_int_equal(f->flags.node.endpoints.n, 3);
     assert_int_equal(f->flags.node.endpoints.at[1].port, 5556);
     assert_string_equal(f->flags.node.endpoints.at[2].host, "::1");
+    assert_true(parse(f, "--endpoint b:2 x")); /* As the other commands call it. */
+    assert_string_equal(f->flags.node.endpoints.at[0].host, "b");
+    setenv("PET_RDZV_ENDPOINT", "pet:1", 1);
+    setenv("MUSTER_ENDPOINT", "muster:1", 1);
+    assert_true(parse(f, "x"));
+    assert_string_equal(f->flags.node.endpoints.at[0].host, "muster");
     assert_false(parse(f, "--rdzv_endpoint=a:99999 x"));
     assert_int_equal(f->status, 2);
 }
