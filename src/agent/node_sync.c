@@ -164,10 +164,9 @@ static void late(struct node *n, uint32_t slot, const struct node_sync *s)
     char text[TEXT_MAX_LEN];
 
     if (n->link.away_ms != 0) {
-        snprintf(text, sizeof(text), "'%.64s': the orchestrator at %.100s is away", s->m.tag,
-                 n->link.where);
+        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", n->link.where);
     } else {
-        snprintf(text, sizeof(text), "'%.64s': the orchestrator did not answer in time", s->m.tag);
+        snprintf(text, sizeof(text), "the orchestrator did not answer in time");
     }
     answer(n, slot, &s->m, MU_ETIMEDOUT, text);
 }
