@@ -86,6 +86,9 @@ static int parse(const char *text, size_t n, uint16_t default_port, struct endpo
     size_t host_n;
 
     snprintf(shown, sizeof(shown), "%.*s", (int)MIN(n, sizeof(shown) - 1), text);
+    for (char *p = shown; *p != '\0'; p++) {
+        *p = (unsigned char)*p < ' ' ? '?' : *p;
+    }
     if (n == 0) {
         return refuse(error, shown, "it is empty");
     }
@@ -95,15 +98,15 @@ static int parse(const char *text, size_t n, uint16_t default_port, struct endpo
     if (host_n >= sizeof(e.host)) {
         return refuse(error, shown, "the name is too long");
     }
-    for (size_t i = 0; i < host_n; i++) {
-        if (!is_host_char(host[i])) {
-            return refuse(error, shown, "a host name has no such characters");
-        }
-    }
     memcpy(e.host, host, host_n);
     if (bracketed && (host + host_n == text + n || !is_v6(e.host) ||
                       (port == NULL && host + host_n + 1 != text + n))) {
         return refuse(error, shown, "what is in brackets must be an IPv6 address");
+    }
+    for (size_t i = 0; i < host_n; i++) {
+        if (!is_host_char(host[i])) {
+            return refuse(error, shown, "a host name has no such characters");
+        }
     }
     if (!bracketed && strchr(e.host, ':') != NULL && !is_v6(e.host)) {
         return refuse(error, shown, "there are too many colons");
