@@ -253,6 +253,91 @@ def test_a_port_that_says_nothing_is_given_up_after_the_timeout():
         assert status == UNREACHABLE, (status, err)
 
 
+def test_a_port_of_something_else_is_told_apart():
+    with socket.socket() as other, folder() as home:
+        other.bind(('127.0.0.1', 0))
+        other.listen()
+        muster('token', home=home)
+        where = '127.0.0.1:%d' % other.getsockname()[1]
+        with subprocess.Popen([MUSTER, 'status', '--endpoint', where], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=clean_env(home)) as asking:
+            peer, _ = other.accept()
+            peer.recv(1)
+            peer.sendall(b'HTTP/1.1 400 Bad Request\r\n\r\n' * 10)
+            out, err = asking.communicate(timeout=LONG)
+            peer.close()
+        assert (asking.returncode, out) == (1, '') and where in err, (asking.returncode, err)
+        assert 'muster serve' not in err and 'protocol' in err, err
+
+
+@contextlib.contextmanager
+def node(serve, name, *flags):
+    """An agent that runs something that would not end by itself."""
+    agent = subprocess.Popen([MUSTER, 'run', '--nnodes', '1:2', '--mode', 'restart', '--node-name',
+                              name, *flags, '--', 'sleep', '600'], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL,
+                             env=clean_env(serve.home, MUSTER_ENDPOINT=f'127.0.0.1:{serve.port}'))
+    try:
+        yield agent
+    finally:
+        if agent.poll() is None:
+            agent.kill()
+            agent.wait()
+
+
+def wait_status(serve, what, *words):
+    """The first status for which what(job) holds."""
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        status, out, err = serve.ask('status', '--json', *words)
+        if status == 0 and out and what(json.loads(out)):
+            return json.loads(out)
+        time.sleep(0.05)
+    raise AssertionError((status, out, err))
+
+
+def nodes_of(job):
+    return [member['node'] for member in job['members']]
+
+
+def test_a_job_is_seen_drained_and_shut_down():
+    with serving('--join-window', '0.1') as serve, node(serve, 'a') as a, node(serve, 'b') as b:
+        job = wait_status(serve, lambda job: sorted(nodes_of(job)) == ['a', 'b'])
+        assert (job['job'], job['run'], job['waiting']) == ('default', 1, []), job
+        assert [member['rank'] for member in job['members']] == [0, 1], job
+        _, out, _ = serve.ask('status', 'default')
+        assert out.startswith('job default  run 1  running  generation'), out
+        assert '\033' not in out and re.search(r'\n +[01] +n\d+\.0#\d+ +a ', out), out
+
+        assert serve.ask('takeover', 'default')[0] == 1
+        status, out, err = serve.ask('drain', 'b')
+        assert status == 0 and 'node b leaves' in out, err
+        assert b.wait(LONG) == 0
+        assert nodes_of(wait_status(serve, lambda job: len(job['members']) == 1)) == ['a']
+        status, out, _ = serve.ask('events', '--job', 'default')
+        assert status == 0 and re.search(r"default +node 'b' is gone", out), out
+
+        status, out, err = serve.ask('shutdown', 'default')
+        assert (status, out) == (0, 'job default ends\n'), err
+        assert a.wait(LONG) == 0
+        assert wait_status(serve, lambda job: job['state'] == 'done')
+        status, _, err = serve.ask('shutdown', 'default')
+        assert status == 1 and 'ended already' in err, err
+
+
+def test_a_node_that_two_jobs_have_needs_its_job_named():
+    with serving('--join-window', '0.1') as serve, \
+            node(serve, 'n', '--job', 'one') as one, node(serve, 'n', '--job', 'two'):
+        for job in ('one', 'two'):
+            wait_status(serve, lambda job: nodes_of(job) == ['n'], job)
+        status, out, _ = serve.ask('status', '--json')
+        assert [json.loads(line)['job'] for line in sorted(out.splitlines())] == ['one', 'two'], out
+        status, out, err = serve.ask('drain', 'n')
+        assert (status, out) == (1, '') and '--job' in err, err
+        assert serve.ask('drain', 'n', '--job', 'one')[0] == 0
+        assert one.wait(LONG) == 0
+
+
 def test_off_loopback_the_log_says_how_others_get_the_token():
     with serving(listen='0.0.0.0:0') as serve:
         serve.wait_for(r'other machines need the token in \S+/token.*`muster token` prints it')

@@ -159,7 +159,9 @@ static void head(const json_t *job, bool colours)
     printf("job %s  run %lld  ", text_of(job, "job"), number_of(job, "run"));
     put(text_of(job, "state"), colours);
     printf("  generation %lld", number_of(job, "generation"));
-    if (number_of(job, "active") != number_of(job, "generation")) {
+    if (number_of(job, "active") == 0 && number_of(job, "generation") != 0) {
+        printf(" (not active yet)");
+    } else if (number_of(job, "active") != number_of(job, "generation")) {
         printf(" (active: %lld)", number_of(job, "active"));
     }
     if (number_of(job, "step") != 0) {

@@ -158,6 +158,22 @@ static void a_job_is_a_line_and_a_table_by_rank(void **state)
         "  c         2  worker  warming\n");
 }
 
+static void a_job_says_how_far_its_generation_is(void **state)
+{
+    expect_printed(
+        print_plain,
+        "{\"job\":\"j\",\"run\":1,\"state\":\"running\",\"generation\":1,\"active\":0,"
+        "\"mode\":\"auto\",\"min\":1,\"max\":1,\"members\":[],\"waiting\":[]}",
+        "job j  run 1  running  generation 1 (not active yet)  0 members  (1 to 1 nodes, "
+        "mode auto)\n");
+    expect_printed(print_plain,
+                   "{\"job\":\"j\",\"run\":1,\"state\":\"forming\",\"generation\":0,\"active\":0,"
+                   "\"why\":\"0 of at least 2 nodes are ready\",\"mode\":\"auto\",\"min\":2,"
+                   "\"max\":2,\"members\":[],\"waiting\":[]}",
+                   "job j  run 1  forming  generation 0  0 members  (2 to 2 nodes, mode auto)\n"
+                   "  0 of at least 2 nodes are ready\n");
+}
+
 static void states_are_coloured_only_when_asked_for(void **state)
 {
     expect_printed(print_coloured,
@@ -210,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_line_that_does_not_fit_is_cut),
         cmocka_unit_test(what_an_event_has_not_is_null_in_its_object),
         cmocka_unit_test(a_job_is_a_line_and_a_table_by_rank),
+        cmocka_unit_test(a_job_says_how_far_its_generation_is),
         cmocka_unit_test(states_are_coloured_only_when_asked_for),
         cmocka_unit_test(the_orchestrator_is_its_fields),
         cmocka_unit_test(an_answer_about_one_job_and_about_all_gives_the_jobs),
