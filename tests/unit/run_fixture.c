@@ -152,7 +152,7 @@ static void *welcome_main(void *arg)
     return NULL;
 }
 
-void fake_open(struct fake *f, enum fake_welcome welcome)
+void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char text[32];
@@ -160,7 +160,7 @@ void fake_open(struct fake *f, enum fake_welcome welcome)
     memset(f, 0, sizeof(*f));
     f->fd = -1;
     f->welcome = welcome;
-    f->lease_ms = 1000;
+    f->lease_ms = lease_ms;
     strcpy(f->dir, "/tmp/muster-unit-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     snprintf(f->path, sizeof(f->path), "%s/agent", f->dir);

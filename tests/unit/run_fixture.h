@@ -39,7 +39,7 @@ struct fake {
 
 /* Listens, and sets the environment of a worker. A thread accepts and welcomes the first that
  * comes; after fake_attached() the connection is the test's. */
-void fake_open(struct fake *f, enum fake_welcome welcome);
+void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms);
 void fake_attached(struct fake *f);
 void fake_close(struct fake *f);
 

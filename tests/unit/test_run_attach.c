@@ -17,7 +17,7 @@ static mu_run *join(enum fake_welcome welcome)
     union wire_any msg;
     mu_run *run = NULL;
 
-    fake_open(&agent, welcome);
+    fake_open(&agent, welcome, 1000);
     assert_int_equal(mu_join(NULL, &run), MU_OK);
     fake_attached(&agent);
     fake_next(&agent, WIRE_REPORT, &msg);
@@ -108,7 +108,7 @@ static void it_attaches_as_its_environment_says_and_is_warm(void **state)
     union wire_any msg;
     mu_run *run;
 
-    fake_open(&agent, FAKE_LIFE);
+    fake_open(&agent, FAKE_LIFE, 1000);
     mu_config_init(&config);
     config.address = "pine:7";
     assert_int_equal(mu_join(&config, &run), MU_OK);
@@ -135,8 +135,7 @@ static void it_says_that_it_lives_four_times_a_lease(void **state)
     union wire_any msg;
     mu_run *run;
 
-    fake_open(&agent, FAKE_LIFE);
-    agent.lease_ms = 80;
+    fake_open(&agent, FAKE_LIFE, 80);
     assert_int_equal(mu_join(NULL, &run), MU_OK);
     fake_attached(&agent);
     fake_next(&agent, WIRE_REPORT, &msg);
@@ -152,7 +151,7 @@ static void expect_no_join(enum fake_welcome welcome, int status, const char *pa
     mu_config config;
     mu_run *run = NULL;
 
-    fake_open(&agent, welcome);
+    fake_open(&agent, welcome, 1000);
     mu_config_init(&config);
     config.join_ms = welcome == FAKE_SILENT ? 50 : 10000;
     assert_int_equal(mu_join(&config, &run), status);
