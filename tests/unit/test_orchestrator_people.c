@@ -339,12 +339,28 @@ static void a_number_from_before_a_restart_is_told(void **state)
     client_close(cl);
 }
 
-/* Ten thousand drains: more than are kept, and a journal that needs a snapshot. */
+/* Each makes a record and an event. */
+static void drain_often(struct client *cl, uint32_t times)
+{
+    struct msg_admin drain = {.verb = ADMIN_DRAIN, .job = "job", .node = "a"};
+    struct msg_answer m;
+
+    for (uint64_t done = 0; done < times; done += 500) {
+        for (uint64_t i = 0; i < 500; i++) {
+            kit_say(cl, WIRE_ADMIN, &drain, done + i);
+        }
+        for (uint64_t i = 0; i < 500; i++) {
+            kit_answer(cl, done + i, &m);
+            assert_int_equal(m.status, MU_OK);
+        }
+    }
+}
+
+/* More than are kept, and a journal that needs a snapshot. */
 static void old_events_are_forgotten_and_that_is_told(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_admin drain = {.verb = ADMIN_DRAIN, .job = "job", .node = "a"};
     struct msg_ask ask = {.what = ASK_EVENTS, .since = 1};
     uint32_t kinds[NOTE_N], n;
     struct msg_answer m;
@@ -353,15 +369,7 @@ static void old_events_are_forgotten_and_that_is_told(void **state)
 
     puppet_init(&a, "job", "a", 1, 1);
     puppet_join(&a, k);
-    for (uint64_t round = 0; round < 12; round++) {
-        for (uint64_t i = 0; i < 500; i++) {
-            kit_say(cl, WIRE_ADMIN, &drain, round * 500 + i);
-        }
-        for (uint64_t i = 0; i < 500; i++) {
-            kit_answer(cl, round * 500 + i, &m);
-            assert_int_equal(m.status, MU_OK);
-        }
-    }
+    drain_often(cl, 6000);
     kit_say(cl, WIRE_ASK, &ask, 1);
     kit_answer(cl, 1, &m);
     assert_non_null(strstr(m.text, "no longer kept"));
@@ -378,6 +386,36 @@ static void old_events_are_forgotten_and_that_is_told(void **state)
     json = kit_status(k, "job");
     assert_string_equal(text_of(json_array_get(json_object_get(json, "waiting"), 0), "node"), "a");
     json_decref(json);
+}
+
+/* Asks for much and reads nothing of it. */
+static void who_does_not_read_is_closed_and_nobody_else(void **state)
+{
+    struct kit *k = *state;
+    struct client *cl = kit_connect(k), *deaf = kit_connect(k);
+    struct msg_ask ask = {.what = ASK_EVENTS};
+    char error[NET_ERROR_MAX];
+    struct puppet a;
+    json_t *json;
+    int rc = MU_OK;
+
+    puppet_init(&a, "job", "a", 1, 1);
+    puppet_join(&a, k);
+    drain_often(cl, 4000);
+    for (uint64_t i = 0; i < 1000 && rc == MU_OK; i++) {
+        rc = client_say(deaf, WIRE_ASK, &ask, i, error);
+    }
+    kit_closes(deaf);
+    client_close(deaf);
+    puppet_renew(&a);
+    json = kit_status(k, "");
+    assert_int_equal(
+        json_integer_value(json_object_get(
+            json_object_get(json_object_get(json, "orchestrator"), "connections"), "unread")),
+        1);
+    json_decref(json);
+    client_close(cl);
+    puppet_close(&a);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -398,6 +436,7 @@ int main(void)
         CASE(who_follows_is_told_what_happens),
         CASE(a_number_from_before_a_restart_is_told),
         CASE(old_events_are_forgotten_and_that_is_told),
+        CASE(who_does_not_read_is_closed_and_nobody_else),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

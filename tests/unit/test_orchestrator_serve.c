@@ -2,8 +2,10 @@
 #include "unit/orchestrator_kit.h"
 #include "unit/unit.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int setup(void **state)
 {
@@ -249,43 +251,53 @@ static void a_value_for_a_worker_of_another_node_is_not_taken(void **state)
     puppet_close(&b);
 }
 
-static void the_same_directory_is_not_served_twice(void **state)
+static void who_is_silent_for_several_leases_is_cut_off(void **state)
 {
     struct kit *k = *state;
-    struct orchestrator_config config = {.listen = {.host = "127.0.0.1"},
-                                         .data_dir = k->data,
-                                         .token = k->token,
-                                         .cluster = k->cluster};
-    struct orchestrator *o = NULL;
-    char error[1536] = "";
-    uv_loop_t loop;
-
-    assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(orchestrator_open(&loop, &config, &o, error), MU_EBUSY);
-    assert_null(o);
-    assert_int_not_equal(strlen(error), 0);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&loop), 0);
-}
-
-static void times_that_make_no_sense_are_refused(void **state)
-{
-    struct kit *k = *state;
-    struct orchestrator_config config = {.listen = {.host = "127.0.0.1"},
-                                         .data_dir = k->data,
-                                         .token = k->token,
-                                         .cluster = k->cluster};
-    struct orchestrator *o = NULL;
-    char error[1536] = "";
-    uv_loop_t loop;
+    struct puppet a, b;
 
     kit_stop(k);
-    config.cluster.takeover_ms = config.cluster.orphan_ms;
-    assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(orchestrator_open(&loop, &config, &o, error), MU_EINVAL);
-    assert_non_null(strstr(error, "takeover"));
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&loop), 0);
+    k->cluster.lease_ms = 200;
+    k->cluster.reconnect_ms = 200;
+    kit_start(k);
+    puppet_init(&a, "job", "a", 1, 2);
+    puppet_init(&b, "job", "b", 1, 2);
+    puppet_join(&a, k);
+    puppet_join(&b, k);
+    for (int i = 0; i < 40; i++) {
+        puppet_renew(&b);
+        usleep(50000);
+    }
+    kit_closes(a.cl);
+    puppet_close(&a);
+    assert_true(kit_logged(k, "it said nothing for a long time"));
+    puppet_renew(&b);
+    puppet_close(&b);
+}
+
+/* Two thousand milliseconds without the orchestrator's process, and a lease of eight hundred. */
+static void to_be_stopped_is_no_reason_to_evict(void **state)
+{
+    struct kit *k = *state;
+    struct puppet a;
+
+    kit_stop(k);
+    k->cluster.lease_ms = 800;
+    k->cluster.reconnect_ms = 100;
+    kit_start(k);
+    puppet_init(&a, "job", "a", 1, 1);
+    puppet_join(&a, k);
+    puppet_report(&a, PHASE_WARM, 0);
+    puppet_holds(&a, 1);
+    puppet_report(&a, PHASE_IN, a.hello.held);
+    puppet_active(&a, a.hello.held);
+    assert_int_equal(kill(k->pid, SIGSTOP), 0);
+    usleep(2000000);
+    assert_int_equal(kill(k->pid, SIGCONT), 0);
+    usleep(300000); /* Less than the grace, more than it takes to look at the clock. */
+    puppet_renew(&a);
+    assert_int_equal(a.ack.generation, a.hello.held);
+    puppet_close(&a);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -304,8 +316,8 @@ int main(void)
         CASE(a_node_that_says_bye_is_gone),
         CASE(values_by_tag_reach_all_members),
         CASE(a_value_for_a_worker_of_another_node_is_not_taken),
-        CASE(the_same_directory_is_not_served_twice),
-        CASE(times_that_make_no_sense_are_refused),
+        CASE(who_is_silent_for_several_leases_is_cut_off),
+        CASE(to_be_stopped_is_no_reason_to_evict),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
