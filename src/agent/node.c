@@ -314,7 +314,7 @@ static void close_parts(struct node *n)
     if (n->output != NULL) {
         output_close(n->output, FLUSH_OUTPUT_MS);
     }
-    node_signals_close(n);
+    node_signals_unref(n);
     if (n->alone != NULL) {
         alone_stop(n->alone);
     }
@@ -322,6 +322,7 @@ static void close_parts(struct node *n)
     uv_timer_start(&n->timer, on_guard, GUARD_MS, 0);
     uv_unref((uv_handle_t *)&n->timer);
     uv_run(&n->loop, UV_RUN_DEFAULT);
+    node_signals_close(n);
     uv_close((uv_handle_t *)&n->timer, NULL);
     uv_run(&n->loop, UV_RUN_NOWAIT);
     if (uv_loop_close(&n->loop) != 0) {

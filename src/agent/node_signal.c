@@ -52,6 +52,15 @@ int node_signals_open(struct node *n)
     return MU_OK;
 }
 
+void node_signals_unref(struct node *n)
+{
+    for (int i = 0; i < NODE_SIGNALS; i++) {
+        if (n->signals[i].loop != NULL) {
+            uv_unref((uv_handle_t *)&n->signals[i]);
+        }
+    }
+}
+
 void node_signals_close(struct node *n)
 {
     for (int i = 0; i < NODE_SIGNALS; i++) {

@@ -204,6 +204,8 @@ void node_sync_tick(struct node *n, uint64_t now_ms);
 /* ---- node_signal.c ---- */
 
 int node_signals_open(struct node *n);
+/* They are still caught, and mean nothing any more: what is over ends with its own code. */
+void node_signals_unref(struct node *n);
 void node_signals_close(struct node *n);
 
 #endif
