@@ -77,18 +77,22 @@ static bool node_suspected(struct cluster *c, const struct node *n)
     return false;
 }
 
-/* A script that ended will be ready again in a moment: leaving its node out now would only mean to
- * restart everyone twice. */
+/* Every change restarts everyone, so what will be known in a moment is awaited: whether a
+ * connection that closed comes back, and the next life of a script that ended. */
 static bool mending(struct cluster *c, struct job *j)
 {
-    if (j->mode == MODE_INPROCESS || c->now_ms >= j->mend_ms) {
+    if (j->mode == MODE_INPROCESS) {
         return false;
     }
     for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        if (node_alive(n) && n->closed_ms != NEVER) {
+            return true; /* It is back, or judged, soon. */
+        }
         for (uint32_t s = 0; s < n->slots && node_alive(n) && !n->draining; s++) {
             const struct worker *w = node_worker(c, n, s);
 
-            if (w->phase == PHASE_EXITED && w->charged <= j->max_restarts) {
+            if (w->phase == PHASE_EXITED && w->charged <= j->max_restarts &&
+                c->now_ms < j->mend_ms) {
                 return true;
             }
         }
@@ -124,7 +128,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         return false;
     }
     if (mending(c, j)) {
-        job_due(c, j, j->mend_ms);
+        job_due(c, j, MAX(j->mend_ms, c->now_ms + c->config.reconnect_ms));
         j->dirty = true;
         return false;
     }

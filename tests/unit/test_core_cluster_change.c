@@ -269,6 +269,19 @@ static void a_script_that_is_ready_again_at_once_costs_one_restart(void **state)
     expect_generation("fresh", "a b#2 c");
 }
 
+static void a_node_that_may_be_lost_is_judged_before_anyone_is_restarted(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    closed("c");
+    exits("b", 0, 1);
+    next_life("b", 0);
+    warm("b");
+    expect_active("fresh", "a b c");
+    pass(f.config.reconnect_ms);
+    expect_generation("fresh", "a b#2");
+}
+
 static void restart_mode_grows_when_the_join_window_is_over(void **state)
 {
     f.mode = MODE_RESTART;
@@ -361,6 +374,7 @@ int main(void)
         CASE(a_pause_holds_all_and_ends_when_people_say_so),
         CASE(restart_mode_has_a_fresh_generation_for_every_change),
         CASE(a_script_that_is_ready_again_at_once_costs_one_restart),
+        CASE(a_node_that_may_be_lost_is_judged_before_anyone_is_restarted),
         CASE(restart_mode_grows_when_the_join_window_is_over),
         CASE(restart_mode_grows_at_once_when_max_is_reached),
         CASE(undecided_jobs_put_off_planned_changes_but_not_losses),
