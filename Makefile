@@ -13,12 +13,16 @@ SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
 
 # Ninja runs things side by side; the steps here build on one another.
 .NOTPARALLEL:
-.PHONY: all demo test test-full bench fuzz soak install tidy format clean help packages-%
+.PHONY: all demo story test test-full bench fuzz soak install tidy format clean help packages-%
 
 all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
 	@$(NINJA) -C $(BUILD) muster
 
-demo: packages-build $(BUILD)/build.ninja ## watch a cluster lose machines and train on (simulated)
+demo: packages-build $(BUILD)/build.ninja ## an orchestrator and three nodes here, and what may happen
+	@$(NINJA) -C $(BUILD) --quiet muster
+	@scripts/demo.py $(BUILD)/muster
+
+story: packages-build $(BUILD)/build.ninja ## what is to come, simulated: nobody is restarted
 	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
 	@$(BUILD)/tests/sim/sim --demo
 
