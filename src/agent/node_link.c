@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BACKOFF_MS 100
-#define BACKOFF_MAX_MS 5000
+#define BACKOFF_MAX_MS 1000 /* well within the grace that a new orchestrator gives: a lease */
 #define NOTE_MS 30000
 #define HANDSHAKE_MS 10000
 #define IDLE_MS 10000
