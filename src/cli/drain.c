@@ -14,7 +14,7 @@ static const struct opt table[] = {
      .help = "the node's job; needed only if several jobs have a node of that name",
      .at = offsetof(struct drain_options, job)},
     ASK_OPTIONS(struct drain_options, where),
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

@@ -37,7 +37,7 @@ static const struct opt table[] = {
     {OPT_FLAG, .name = "json", .help = "one JSON object per line",
      .at = offsetof(struct events_options, json)},
     ASK_OPTIONS(struct events_options, where),
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

@@ -56,7 +56,7 @@ static const struct opt table[] = {
      .min = 1, .max = MEMBERS_MAX, .shown = true},
     {OPT_U32, .name = "workers-max", .help = "workers of all nodes", AT(config.cluster.workers_max),
      .min = 1, .max = MEMBERS_MAX, .shown = true},
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

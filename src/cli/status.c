@@ -20,7 +20,7 @@ static const struct opt table[] = {
      .help = "the orchestrator itself instead: journal, connections, those it refused",
      .at = offsetof(struct status_options, orchestrator)},
     ASK_OPTIONS(struct status_options, where),
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

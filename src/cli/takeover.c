@@ -10,7 +10,7 @@ struct takeover_options {
 
 static const struct opt table[] = {
     ASK_OPTIONS(struct takeover_options, where),
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

@@ -15,7 +15,7 @@ static const struct opt table[] = {
      .help = "the data directory of `muster serve` (default: $XDG_STATE_HOME/muster or "
              "~/.local/state/muster)",
      .at = offsetof(struct token_options, data)},
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts spec = {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const struct opt table[] = {{OPT_END}};
+static const struct opt table[] = {{.type = OPT_END}};
 
 static const struct opts spec = {
     .command = "version",

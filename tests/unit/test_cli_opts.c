@@ -49,7 +49,7 @@ static const struct opt table[] = {
     {OPT_READ, .name = "nnodes", .value = "MIN:MAX…", .help = "how many", AT(range),
      .wants = "MIN or MIN:MAX", .read = read_range, .env = "T_NNODES"},
     {OPT_U32, .name = "secret-knob", .hidden = true, .help = "not shown", AT(restarts)},
-    {OPT_END},
+    {.type = OPT_END},
 };
 
 static const struct opts plain = {.command = "try",
@@ -303,13 +303,13 @@ static void help_is_made_of_the_table(void **state)
         "usage: muster try [OPTIONS] WORD\n\nTries things.\nTwice.\n\nSome:\n",
         "\n  -l, --loud                  say more [$T_LOUD]\n",
         "\n  --[no-]prefix               lines have one\n",
-        "\n  --job-name, --rdzv-id, --run-id NAME\n                              its name "
-        "(default: "
-        "default) [$T_JOB T_RDZV_ID]\n",
+        ("\n  --job-name, --rdzv-id, --run-id NAME\n                              its name "
+         "(default: "
+         "default) [$T_JOB T_RDZV_ID]\n"),
         "\n\nOthers:\n  -r, --max-restarts N        how often (default: 3)\n",
         "\n  --wait SECONDS              how long (default: 1.5)\n",
-        "\n  --mode auto|restart|inprocess\n                              which way (default: "
-        "restart)\n",
+        ("\n  --mode auto|restart|inprocess\n                              which way (default: "
+         "restart)\n"),
         "\n  --nnodes MIN:MAX…           how many [$T_NNODES]\n",
         "\n  -h, --help                  show this and exit\n\nExamples:\n  muster try it\n",
     };
