@@ -90,6 +90,7 @@ static void make_streams(const char *folder, struct prng *p)
         }
         snprintf(name, sizeof(name), "stream-%d", k);
         write_seed(folder, "wire_stream", name, buffer, n);
+        write_seed(folder, "run_reader", name, buffer, n);
     }
 }
 
