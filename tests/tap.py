@@ -1,4 +1,5 @@
 """Runs the functions of a module whose names begin with test_ and tells of them in TAP."""
+import concurrent.futures
 import sys
 import traceback
 
@@ -12,19 +13,28 @@ def skip(why):
     raise Skipped(why)
 
 
-def run(module):
+def attempt(case):
+    """(went well, why it was skipped, what is to be told)"""
+    try:
+        case()
+        return True, '', ''
+    except Skipped as why:
+        return True, f' # SKIP {why}', ''
+    except Exception:  # pylint: disable=broad-except
+        return False, '', traceback.format_exc()
+
+
+def run(module, jobs=1, only=()):
+    """Up to `jobs` cases at a time, each in a thread; all, or only those with these names."""
     cases = [(name[len('test_'):], case) for name, case in vars(sys.modules[module]).items()
-             if name.startswith('test_')]
+             if name.startswith('test_') and (not only or name[len('test_'):] in only)]
     failed = 0
-    print(f'1..{len(cases)}')
-    for number, (name, case) in enumerate(cases, 1):
-        try:
-            case()
-            print(f'ok {number} - {name}')
-        except Skipped as why:
-            print(f'ok {number} - {name} # SKIP {why}')
-        except Exception:  # pylint: disable=broad-except
-            failed += 1
-            traceback.print_exc()
-            print(f'not ok {number} - {name}')
+    print(f'1..{len(cases)}', flush=True)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        ends = pool.map(attempt, [case for _, case in cases])
+        for number, ((name, _), (well, skipped, text)) in enumerate(zip(cases, ends), 1):
+            failed += not well
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            print(f'{"ok" if well else "not ok"} {number} - {name}{skipped}', flush=True)
     sys.exit(1 if failed else 0)

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""The behaviours that muster's forerunners have tests for, with real processes.
+
+usage: behaviours_test.py MUSTER [CASE…]
+"""
+import glob
+import json
+import os
+
+import kit
+from puppets import PROGRAM, STATUSES, Puppets
+
+SERVE = ('--lease', '2', '--join-window', '0.2')
+LONG_MS = kit.LONG_S * 1000
+
+
+def check_tf_config(reports):
+    """As TensorFlow's resolver reads it: the same cluster for all, each at its own place in it."""
+    configs = [json.loads(r['env']['TF_CONFIG']) for r in reports]
+    cluster = configs[0]['cluster']
+    assert list(cluster) == ['worker'] and len(set(cluster['worker'])) == len(reports), cluster
+    for rank, config in enumerate(configs):
+        assert config == {'cluster': cluster, 'task': {'type': 'worker', 'index': rank}}, config
+    for address in cluster['worker']:
+        host, port = address.rsplit(':', 1)
+        assert host == '127.0.0.1' and 0 < int(port) < 65536, address
+
+
+def check_world(reports):
+    """What all variables say of one generation with one worker per node."""
+    size = len(reports)
+    for rank, report in enumerate(reports):
+        env = report['env']
+        want = {'RANK': rank, 'WORLD_SIZE': size, 'GROUP_RANK': rank, 'GROUP_WORLD_SIZE': size,
+                'ROLE_RANK': rank, 'ROLE_WORLD_SIZE': size, 'LOCAL_RANK': 0, 'LOCAL_WORLD_SIZE': 1}
+        assert {name: env[name] for name in want} == {n: str(v) for n, v in want.items()}, env
+        assert 'MUSTER_TOKEN' not in env and 'OMP_NUM_THREADS' not in env, env
+    masters = {(r['env']['MASTER_ADDR'], r['env']['MASTER_PORT']) for r in reports}
+    assert len(masters) == 1, masters
+    check_tf_config(reports)
+
+
+# ---- 1: registrations ----
+
+def test_one_registration_is_a_world_of_one():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='1')
+        node = job.node('a')
+        check_world(job.settled('a'))
+        job.finish()
+        assert node.wait() == 0
+
+
+def test_with_min_as_max_nobody_starts_before_all_are_there_and_then_all_do():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='3')
+        nodes = job.nodes('a', 'b')
+        kit.wait_until(lambda: sorted(job.waiting()) == ['a', 'b'], 'two waited')
+        assert job.status()['state'] == 'forming' and job.reports() == [], job.reports()
+        nodes += job.nodes('c')
+        reports = job.settled('a', 'b', 'c')
+        check_world(reports)
+        assert reports[0]['generation'] == 1 and len(job.reports()) == 3, reports
+        job.finish()
+        assert [node.wait() for node in nodes] == [0, 0, 0]
+
+
+# ---- 2: a third arrives ----
+
+def test_a_third_waits_until_it_is_taken_in_and_then_all_are_in_one_generation():
+    with kit.World() as world:
+        # Before the scripts' mode is known (10 s), planned changes wait: time to look.
+        job = world.orchestrator(*SERVE).job(nnodes='2:3', mode='auto')
+        nodes = job.nodes('a', 'b')
+        first = kit.wait_until(lambda: job.complete(['a', 'b']), 'two ran')
+        nodes += job.nodes('c')
+        kit.wait_until(lambda: job.waiting() == ['c'], 'the third waited')
+        assert job.members() == ['a', 'b'] and job.status()['generation'] == first[0]['generation']
+        reports = job.settled('a', 'b', 'c')
+        check_world(reports)
+        assert reports[0]['generation'] == first[0]['generation'] + 1 and job.waiting() == []
+        assert job.status()['mode'] == 'restart'
+        job.finish()
+        assert [node.wait() for node in nodes] == [0, 0, 0]
+
+
+def test_one_more_than_max_waits_as_a_spare_and_takes_the_place_of_one_that_is_lost():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='2')
+        a, b, c = job.nodes('a', 'b', 'c')
+        before = job.settled('a', 'b')
+        kit.wait_until(lambda: job.waiting() == ['c'], 'the third waited')
+        assert all(r['node'] != 'c' for r in job.reports())
+        a.kill9()
+        reports = job.settled('b', 'c', after=before[0]['generation'])
+        check_world(reports)
+        assert [r['node'] for r in reports] == ['b', 'c']
+        job.finish()
+        assert (b.wait(), c.wait()) == (0, 0)
+
+
+# ---- 6: growth and shrink ----
+
+def test_growth_and_shrink_give_scripts_a_valid_tf_config_and_all_exit_0():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='1:4')
+        nodes = dict(zip('ab', job.nodes('a', 'b')))
+        there, generation = ['a', 'b'], 0
+        for change in ('', '+c', '-a', '+d', '-c'):
+            if change[:1] == '+':
+                nodes[change[1]] = job.node(change[1])
+                there.append(change[1])
+            elif change[:1] == '-':
+                assert nodes.pop(change[1]).terminate() == 0
+                there.remove(change[1])
+            reports = job.settled(*there, after=generation)
+            check_world(reports)
+            assert [r['node'] for r in reports] == there, (change, reports)
+            generation = reports[0]['generation']
+        job.finish()
+        assert [node.wait() for node in nodes.values()] == [0, 0]
+        assert job.status()['state'] == 'done'
+
+
+# ---- 7: a sum of ones ----
+
+def sums(job, generation):
+    found = glob.glob(os.path.join(job.dir, f'sum.{generation}.*'))
+    return [int(open(path, encoding='ascii').read() or -1) for path in found]
+
+
+def test_a_sum_of_ones_is_the_number_of_workers_from_two_to_three_to_two():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        nodes = {name: job.node(name, script='sum.py') for name in 'ab'}
+        generation = 0
+        for size, change in ((2, lambda: None),
+                             (3, lambda: nodes.update(c=job.node('c', script='sum.py'))),
+                             (2, lambda: nodes.pop('a').kill9())):
+            change()
+            reports = job.settled(*nodes, after=generation)
+            generation = reports[0]['generation']
+            assert len(reports) == size and sums(job, generation) == [size] * size, reports
+        job.finish()
+        assert [node.wait() for node in nodes.values()] == [0, 0]
+
+
+# ---- 3, 4, 5: values by tag, barriers, the end; in workers that know muster ----
+
+class Stage:
+    """Nodes whose workers are puppets."""
+
+    def __init__(self, world, puppets, mode, nnodes='1:4'):
+        self.orchestrator = world.orchestrator(*SERVE)
+        self.job = self.orchestrator.job(nnodes=nnodes, mode=mode)
+        self.puppets = puppets
+        self.nodes = {}
+
+    def start(self, *names):
+        for name in names:
+            self.nodes[name] = self.job.node(name, script=PROGRAM, E2E_PUPPETS=self.puppets.path)
+            self.nodes[name].wait_log('in job ')
+
+    def leave(self, found):
+        """The workers end as finished ones do, and with them the job."""
+        for one in found:
+            one.do('leave')
+            one.tell('exit 0')
+        codes = {name: node.wait() for name, node in self.nodes.items()}
+        assert set(codes.values()) == {0}, codes
+
+
+def everyone_gets_everyones_value(mode):
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, mode, nnodes='2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        addresses = found[0].world()['addresses']
+        for turn in range(3):  # The same tag again and again.
+            for one in found:
+                one.tell(f'sync tag {LONG_MS} {one.node}{turn}')
+            answers = [one.answer() for one in found]
+            want = [f'{at}={one.node}{turn}' for at, one in zip(addresses, found)]
+            assert {tuple(a.split()[2:]) for a in answers} == {tuple(want)}, answers
+        stage.leave(found)
+
+
+def test_everyone_gets_everyones_value_by_tag_in_process():
+    everyone_gets_everyones_value('inprocess')
+
+
+def test_everyone_gets_everyones_value_by_tag_in_auto_mode():
+    everyone_gets_everyones_value('auto')
+
+
+def test_whoever_is_late_is_named_by_a_time_out_and_nothing_is_left_of_it():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        for order in ('sync tag 300 old', 'barrier gate 300'):
+            answer = found[0].ask(order)
+            assert answer.startswith(f'error {STATUSES["timedout"]} '), answer
+            assert found[1].world()['addresses'][1] in answer or "'b'" in answer, answer
+        found[1].tell(f'sync tag {LONG_MS} b')
+        found[0].tell(f'sync tag {LONG_MS} new')
+        answers = [one.answer() for one in found]
+        assert all(a.startswith('ok') and '=new' in a and 'old' not in a for a in answers), answers
+        stage.leave(found)
+
+
+def barrier_opens_when_all_have_come(mode):
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, mode, nnodes='3')
+        stage.start('a', 'b', 'c')
+        found = puppets.ordered('a', 'b', 'c')
+        for one in found[:2]:
+            one.tell(f'barrier gate {LONG_MS}')
+        # Somebody who does not come keeps it shut: the third is through its own first.
+        found[2].do(f'wait 0 {LONG_MS}')
+        answer = found[2].ask('barrier another 200')
+        assert answer.startswith(f'error {STATUSES["timedout"]} '), answer
+        found[2].do(f'barrier gate {LONG_MS}')
+        assert [one.answer() for one in found[:2]] == ['ok', 'ok']
+        stage.leave(found)
+
+
+def test_a_barrier_opens_when_all_have_come_in_process():
+    barrier_opens_when_all_have_come('inprocess')
+
+
+def test_a_barrier_opens_when_all_have_come_in_auto_mode():
+    barrier_opens_when_all_have_come('auto')
+
+
+def calls_after_shutdown_say_so(mode):
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, mode, nnodes='2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        found[0].tell(f'barrier gate {LONG_MS}')
+        found[1].tell(f'wait {found[1].world()["generation"]} {LONG_MS}')
+        stage.orchestrator.say('shutdown', stage.job.name)
+        done = f'error {STATUSES["done"]} '
+        for one in found:  # One that waits, then one that comes.
+            answer = one.answer()
+            assert answer.startswith(done), answer
+        for order in ('sync tag 1000 x', 'barrier gate 1000', 'wait 0 1000'):
+            answers = [one.ask(order) for one in found]
+            assert all(a.startswith(done) for a in answers), (order, answers)
+        assert [one.world()['ended'] for one in found] == [1, 1]
+        stage.leave(found)
+
+
+def test_after_shutdown_every_call_says_so_in_process():
+    calls_after_shutdown_say_so('inprocess')
+
+
+def test_after_shutdown_every_call_says_so_in_auto_mode():
+    calls_after_shutdown_say_so('auto')
+
+
+def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_restarted():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'auto', nnodes='2:3')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        assert {one.rank for one in found} == {'0', '1'}  # They waited for the generation …
+        generation = found[0].world()['generation']
+        kit.wait_until(lambda: stage.job.status()['mode'] == 'inprocess', 'the mode was decided')
+        stage.start('c')
+        grown = puppets.ordered('a', 'b', 'c', generation=generation)
+        assert grown[:2] == found and grown[2].rank == '-'  # … a newcomer does not.
+        for one in grown:
+            one.tell(f'sync tag {LONG_MS} {one.node}')
+        answers = {tuple(one.answer().split()[2:]) for one in grown}
+        assert [word.rpartition('=')[2] for word in answers.pop()] == [one.node for one in grown]
+        assert not answers and len(puppets.all) == 3, answers
+        stage.leave(grown)
+
+
+def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='2:3')
+        stage.start('a', 'b', 'c')
+        found = puppets.ordered('a', 'b', 'c')
+        generation = found[0].world()['generation']
+        lost = next(one for one in found if one.node == 'b')
+        os.kill(lost.pid, 9)
+        kit.wait_until(lambda: len(puppets.of('b')) == 2, 'node b had another worker')
+        again = puppets.of('b')[1]
+        again.do('join')
+        again.do(f'wait {generation} {LONG_MS}')
+        stay = [one for one in found if one is not lost]
+        kit.wait_until(lambda: {one.world()['size'] for one in (*stay, again)} == {3}, 'all were in')
+        assert [len(puppets.of(node)) for node in 'abc'] == [1, 2, 1]
+        stage.leave([*stay, again])
+
+
+if __name__ == '__main__':
+    kit.run(__name__, jobs=6)

@@ -1,0 +1,454 @@
+"""Real orchestrators, agents and scripts on loopback, for end-to-end tests.
+
+    with kit.World() as world:
+        orchestrator = world.orchestrator('--lease', '2')
+        job = orchestrator.job('default', nnodes='1:2')
+        a = job.node('a')
+        reports = job.settled('a')      # by rank: what scripts/report.py found in its environment
+        job.finish()                    # the scripts may exit
+        assert a.wait() == 0
+
+A world has a folder of its own, in which everything that it starts keeps its files, and a marker
+in the environment of everything that it starts. When it is left, it kills its orchestrators and agents
+as `kill -9` does, and it is an error if anything that carries the marker is still there a
+little later: so every case also shows that agents leave nothing behind. When a case fails, the
+logs go with the failure.
+
+The first argument of a test is the path of muster; names of cases may follow, to run only those.
+"""
+import atexit
+import contextlib
+import glob
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
+
+LONG_S = 60  # Against hanging only.
+LOOK_S = 0.02
+LOG_LINES = 80  # of each process, with a failure
+MARKER = 'E2E_MARKER'
+KEPT = ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'MUSTER_LOG')
+FULL = bool(os.environ.get('MUSTER_TEST_FULL'))
+MUSTER = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'muster'
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'scripts')
+
+
+def wait_until(look, what, bound_s=LONG_S):
+    """Calls look() until it gives something true, and returns that."""
+    until = time.monotonic() + bound_s
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > until:
+            raise AssertionError(f'in {bound_s} s there was no time when {what}; '
+                                 f'last: {found!r}')
+        time.sleep(LOOK_S)
+
+
+def free_port():
+    """One that is free and, unlike those the kernel gives out, stays so while nobody listens."""
+    while True:
+        port = random.SystemRandom().randrange(10000, 32000)
+        with socket.socket() as one:
+            try:
+                one.bind(('127.0.0.1', port))
+                return port
+            except OSError:
+                pass
+
+
+# ---- processes, by /proc ----
+
+def _pids():
+    return [int(name) for name in os.listdir('/proc') if name.isdigit()]
+
+
+def _read(path):
+    try:
+        with open(path, 'rb') as file:
+            return file.read()
+    except OSError:  # It ended meanwhile.
+        return b''
+
+
+def stat_of(pid):
+    """(state, parent, group, session), or None if there is no such process."""
+    text = _read(f'/proc/{pid}/stat')
+    if not text:
+        return None
+    fields = text.rpartition(b')')[2].split()
+    return (fields[0].decode(), *map(int, fields[1:4]))
+
+
+def lives(pid):
+    found = stat_of(pid)
+    return found is not None and found[0] not in 'ZX'
+
+
+def in_groups(groups):
+    """Living processes whose group or session is one of these."""
+    return [pid for pid in _pids() if lives(pid) and set((stat_of(pid) or ())[2:4]) & set(groups)]
+
+
+def with_variable(name, value):
+    """Living processes that were started with this in their environment."""
+    want = f'{name}={value}'.encode()
+    return [pid for pid in _pids()
+            if want in _read(f'/proc/{pid}/environ').split(b'\0') and lives(pid)]
+
+
+def tell(pid):
+    words = _read(f'/proc/{pid}/cmdline').replace(b'\0', b' ').decode(errors='replace')
+    return f'{pid} ({words.strip()}) {stat_of(pid)}'
+
+
+def _kill(pid, number=signal.SIGKILL):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+# ---- what a case uses ----
+
+_worlds = set()
+_worlds_lock = threading.Lock()
+
+
+class World:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix='mu-')
+        self.marker = secrets.token_hex(8)
+        self.started = []
+        for name in ('state', 'run', 'tmp'):
+            os.mkdir(os.path.join(self.dir, name), 0o700)
+
+    def __enter__(self):
+        with _worlds_lock:
+            _worlds.add(self)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for one in self.started:
+            one.kill9()
+        left = []
+        try:
+            wait_until(lambda: not self.pids(), 'nothing was left', 10)
+        except AssertionError:
+            left = [tell(pid) for pid in self.pids()]
+        self.kill_all()
+        if left and error is None:
+            error = AssertionError('left behind: ' + ', '.join(left))
+        if error is not None and not isinstance(error, tap.Skipped):
+            error.add_note(self.logs())
+        with _worlds_lock:
+            _worlds.discard(self)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        if error is not None and kind is None:
+            raise error
+
+    def pids(self):
+        """Whatever lives of all that was started here, at any remove."""
+        return with_variable(MARKER, self.marker)
+
+    def kill_all(self):
+        while True:
+            left = self.pids()
+            if not left:
+                return
+            for pid in left:
+                _kill(pid)
+            time.sleep(LOOK_S)
+
+    def logs(self):
+        parts = []
+        for one in self.started:
+            lines = one.log().splitlines()
+            parts.append(f'---- {one.title} ({len(lines)} lines)')
+            parts.extend(lines[-LOG_LINES:])
+        return '\n'.join(parts)
+
+    def env(self, **more):
+        env = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return {**env, 'HOME': self.dir, 'TMPDIR': os.path.join(self.dir, 'tmp'),
+                'XDG_STATE_HOME': os.path.join(self.dir, 'state'),
+                'XDG_RUNTIME_DIR': os.path.join(self.dir, 'run'), MARKER: self.marker, **more}
+
+    def orchestrator(self, *flags, name='serve'):
+        one = Orchestrator(self, name, flags)
+        one.start()
+        return one
+
+    def job(self, name='default', **settings):
+        """A job without an orchestrator; for --standalone."""
+        return Job(self, None, name, **settings)
+
+
+class Process:
+    """One of muster's, again and again under the same name; its log is kept from start to start."""
+
+    def __init__(self, world, title):
+        self.world = world
+        self.title = title
+        self.path = os.path.join(world.dir, title)
+        self.process = None
+        self.code = None
+        world.started.append(self)
+
+    def spawn(self, words, **env):
+        with open(self.path + '.out', 'ab') as out, open(self.path + '.err', 'ab') as err:
+            self.process = subprocess.Popen([MUSTER, *words], stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=err, env=self.world.env(**env), cwd=self.world.dir,
+                                            start_new_session=True)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        return _read(self.path + '.err').decode(errors='replace')
+
+    def out(self):
+        return _read(self.path + '.out').decode(errors='replace')
+
+    def send(self, number):
+        assert self.process.poll() is None, f'{self.title} has ended'
+        self.process.send_signal(number)
+
+    def kill9(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self):
+        """As if the machine stood still."""
+        self.send(signal.SIGSTOP)
+        wait_until(lambda: stat_of(self.pid)[0] == 'T', f'{self.title} stood still')
+
+    def cont(self):
+        self.send(signal.SIGCONT)
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def wait(self):
+        """Its exit code; negative: the signal that killed it."""
+        try:
+            return self.process.wait(LONG_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'{self.title} did not end in {LONG_S} s') from None
+
+    def terminate(self, number=signal.SIGTERM):
+        self.send(number)
+        return self.wait()
+
+    def wait_log(self, text, n=1):
+        """Until the log has this at least n times."""
+        wait_until(lambda: self.log().count(text) >= n or self.ended_without(text, n),
+                   f'the log of {self.title} said "{text}"')
+
+    def ended_without(self, text, n):
+        if self.ended():
+            assert self.log().count(text) >= n, f'{self.title} ended, and never said "{text}"'
+        return False
+
+
+class Orchestrator(Process):
+    def __init__(self, world, name, flags):
+        super().__init__(world, name)
+        self.flags = flags
+        self.data = os.path.join(world.dir, name + '.data')
+        self.port = free_port()
+        self.starts_n = 0
+
+    @property
+    def where(self):
+        return f'127.0.0.1:{self.port}'
+
+    @property
+    def token_file(self):
+        return os.path.join(self.data, 'token')
+
+    def start(self, *more):
+        self.starts_n += 1
+        self.spawn(('serve', '--listen', self.where, '--data', self.data, *self.flags, *more))
+        self.wait_log('listens on', self.starts_n)
+
+    def restart(self, *more):
+        """A crash, then another on the same port and data."""
+        self.kill9()
+        self.start(*more)
+
+    def ask(self, *words):
+        """A command: (exit code, stdout, stderr)."""
+        done = subprocess.run([MUSTER, *words, '--endpoint', self.where, '--token-file',
+                               self.token_file], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, check=False, timeout=LONG_S,
+                              env=self.world.env())
+        return done.returncode, done.stdout, done.stderr
+
+    def say(self, *words):
+        """A command that must be answered with ok."""
+        code, out, err = self.ask(*words)
+        assert code == 0, f'muster {" ".join(words)}: {code}, {err}'
+        return out
+
+    def job(self, name='default', **settings):
+        return Job(self.world, self, name, **settings)
+
+    def events(self, job='', kind=''):
+        """What it has noted since its last start."""
+        words = ('--job', job) if job else ()
+        found = [json.loads(line) for line in self.say('events', '--json', *words).splitlines()]
+        return [event for event in found if kind in ('', event['event'])]
+
+
+class Job:
+    """Its nodes run scripts/report.py unless they are told otherwise."""
+
+    def __init__(self, world, orchestrator, name, nnodes='1:8', mode='restart', nproc=1):
+        self.world = world
+        self.orchestrator = orchestrator
+        self.name = name
+        self.nnodes = nnodes
+        self.mode = mode
+        self.nproc = nproc
+        self.dir = os.path.join(world.dir, 'job-' + name)
+        os.mkdir(self.dir)
+
+    def node(self, name, *flags, script='report.py', args=(), where=None, **env):
+        """Starts an agent."""
+        one = Node(self, name, flags, script, args, where, env)
+        one.start()
+        return one
+
+    def nodes(self, *names):
+        """One after the other, so that this is their order."""
+        started = []
+        for name in names:
+            started.append(self.node(name))
+            started[-1].wait_log('in job ')
+        return started
+
+    # ---- what the orchestrator says ----
+
+    def status(self):
+        """None while the job, or the orchestrator, is not there."""
+        code, out, _ = self.orchestrator.ask('status', self.name, '--json')
+        return json.loads(out) if code == 0 else None
+
+    def members(self):
+        """Names of the nodes by rank."""
+        return [m['node'] for m in (self.status() or {'members': []})['members']]
+
+    def waiting(self):
+        return [w['node'] for w in (self.status() or {'waiting': []})['waiting']]
+
+    # ---- what its scripts say ----
+
+    def reports(self, generation=None):
+        """All that scripts wrote, oldest first."""
+        found = []
+        for path in glob.glob(os.path.join(self.dir, 'report.*.json')):
+            with open(path, encoding='utf-8') as file:
+                found.append(json.load(file))
+        return [r for r in sorted(found, key=lambda r: (r['generation'], r['rank'], r['time']))
+                if generation in (None, r['generation'])]
+
+    def complete(self, nodes, after=0):
+        """Reports by rank of the newest generation, if it is newer than `after`, consists of these
+        nodes, and all its scripts have started."""
+        reports = self.reports()
+        newest = [r for r in reports if r['generation'] == reports[-1]['generation']]
+        if (not newest or newest[0]['generation'] <= after or len(newest) != newest[0]['size'] or
+                sorted({r['node'] for r in newest}) != sorted(nodes)):
+            return None
+        return newest
+
+    def settled(self, *nodes, after=0):
+        """Waits until exactly these nodes run scripts in one generation newer than `after`, and the
+        orchestrator knows; their reports by rank."""
+        reports = wait_until(lambda: self.complete(nodes, after),
+                             f'the nodes {nodes} ran scripts in a generation after {after}')
+        if self.orchestrator is not None:
+            generation = reports[0]['generation']
+            wait_until(lambda: (self.status() or {}).get('active') == generation,
+                       f'generation {generation} was active')
+        return reports
+
+    # ---- what its scripts are to do ----
+
+    def finish(self, code=0, who=''):
+        """Scripts exit with this code: all, or those of "NODE", "NODE.SLOT"; "…@GENERATION": only
+        in that one."""
+        path = os.path.join(self.dir, 'finish' + ('.' if who and who[0] != '@' else '') + who)
+        with open(path + '.new', 'w', encoding='ascii') as file:
+            file.write(str(code))
+        os.rename(path + '.new', path)
+
+
+class Node(Process):
+    def __init__(self, job, name, flags, script, args, where, env):
+        super().__init__(job.world, f'{job.name}-{name}')
+        self.job = job
+        self.name = name
+        self.flags = flags
+        self.script = script if os.path.isabs(script) else os.path.join(SCRIPTS, script)
+        self.args = args
+        self.where = where
+        self.more_env = env
+
+    def start(self):
+        job = self.job
+        words = ['run', '--job', job.name, '--nnodes', job.nnodes, '--mode', job.mode,
+                 '--nproc-per-node', str(job.nproc)]
+        if job.orchestrator is not None:
+            words += ['--node-name', self.name, '--token-file', job.orchestrator.token_file,
+                      '--rdzv_endpoint', self.where or job.orchestrator.where]
+        self.spawn([*words, *self.flags, self.script, *self.args], E2E_DIR=job.dir,
+                   E2E_NODE=f'{job.name}-{self.name}', **self.more_env)
+
+    def worker_pids(self):
+        """Its workers and whatever they started; not the agent and its keeper."""
+        return [pid for pid in with_variable('MUSTER_NODE', self.name)
+                if pid in with_variable('MUSTER_JOB', self.job.name) and
+                pid in with_variable(MARKER, self.world.marker)]
+
+    def script_pid(self, slot=0):
+        """Of its newest script."""
+        mine = [r for r in self.job.reports() if r['node'] == self.name and r['slot'] == slot]
+        return mine[-1]['pid']
+
+
+# ---- at the end, whatever that is ----
+
+def _kill_worlds():
+    with _worlds_lock:
+        left = list(_worlds)
+    for world in left:
+        world.kill_all()
+        shutil.rmtree(world.dir, ignore_errors=True)
+
+
+def _on_signal(number, _frame):
+    _kill_worlds()
+    os._exit(128 + number)
+
+
+def run(module, jobs=1):
+    """The cases of a test, so many at a time."""
+    atexit.register(_kill_worlds)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    tap.run(module, jobs, sys.argv[2:])
