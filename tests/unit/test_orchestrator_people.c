@@ -319,8 +319,47 @@ static void who_follows_is_told_what_happens(void **state)
     assert_string_equal(e->node, "a");
     assert_int_equal(e->value, a.hello.node);
     client_close(cl);
-    puppet_renew(&a); /* A follower that left is no follower. */
     puppet_close(&a);
+}
+
+/* There is room for 256 at a time. */
+static void a_follower_that_left_is_no_follower(void **state)
+{
+    struct kit *k = *state;
+    struct msg_ask ask = {.what = ASK_FOLLOW};
+    struct msg_answer m;
+    struct puppet a;
+
+    for (uint64_t i = 0; i < 300; i++) {
+        struct client *cl = kit_connect(k);
+
+        kit_say(cl, WIRE_ASK, &ask, i);
+        kit_answer(cl, i, &m);
+        assert_int_equal(m.status, MU_OK);
+        client_close(cl);
+    }
+    puppet_init(&a, "job", "a", 1, 1);
+    puppet_join(&a, k);
+    puppet_close(&a);
+}
+
+static void there_is_room_for_so_many_followers(void **state)
+{
+    struct kit *k = *state;
+    struct msg_ask ask = {.what = ASK_FOLLOW};
+    struct client *cl[257];
+    struct msg_answer m;
+
+    for (uint64_t i = 0; i < ARRAY_LEN(cl); i++) {
+        cl[i] = kit_connect(k);
+        kit_say(cl[i], WIRE_ASK, &ask, i);
+        kit_answer(cl[i], i, &m);
+        assert_int_equal(m.status, i < 256 ? MU_OK : MU_ELIMIT);
+    }
+    assert_non_null(strstr(m.text, "--follow"));
+    for (size_t i = 0; i < ARRAY_LEN(cl); i++) {
+        client_close(cl[i]);
+    }
 }
 
 static void a_number_from_before_a_restart_is_told(void **state)
@@ -434,6 +473,8 @@ int main(void)
         CASE(events_so_far_come_in_order_and_end),
         CASE(events_of_one_job_leave_out_the_others),
         CASE(who_follows_is_told_what_happens),
+        CASE(a_follower_that_left_is_no_follower),
+        CASE(there_is_room_for_so_many_followers),
         CASE(a_number_from_before_a_restart_is_told),
         CASE(old_events_are_forgotten_and_that_is_told),
         CASE(who_does_not_read_is_closed_and_nobody_else),
