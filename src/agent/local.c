@@ -137,9 +137,7 @@ static void on_closed(struct conn *c, int status, const char *why)
 {
     struct seat *s = conn_data(c);
 
-    if (status != MU_OK) {
-        log_warn("local", "the connection of %s is closed: %s", conn_peer(c), why);
-    }
+    log_debug("local", "the connection of %s is closed: %s", conn_peer(c), why);
     if (!is_nobody(s)) {
         s->conn = NULL;
         s->local->handler->detached(s->local->data, slot_of(s));
