@@ -69,6 +69,18 @@ static void check_print(unsigned type, const union wire_any *msg, uint64_t gener
     }
 }
 
+/* The same version gives the same bytes; an older sender left fields out, a newer one may have
+ * said more than is known here. */
+static void check_bytes(const uint8_t *again, size_t again_n, const uint8_t *was, size_t was_n,
+                        uint8_t minor)
+{
+    if (minor == WIRE_MINOR) {
+        mu_assert(again_n == was_n && memcmp(again, was, was_n) == 0);
+    } else {
+        mu_assert(minor < WIRE_MINOR ? again_n >= was_n : again_n <= was_n);
+    }
+}
+
 void wire_check_frame(const struct wire_header *h, const union wire_any *msg, const uint8_t *frame,
                       size_t n)
 {
@@ -80,11 +92,7 @@ void wire_check_frame(const struct wire_header *h, const union wire_any *msg, co
     mu_assert(again != NULL);
     mu_assert(wire_encode(type, msg, h->generation, h->request, again, size, &again_n) == MU_OK);
     mu_assert(again_n == size);
-    if (h->minor <= WIRE_MINOR) {
-        mu_assert(again_n == n && memcmp(again, frame, n) == 0);
-    } else {
-        mu_assert(again_n <= n);
-    }
+    check_bytes(again, again_n, frame, n, h->minor);
     check_print(h->type, msg, h->generation);
     free(again);
 }
@@ -98,11 +106,7 @@ void wire_check_record(unsigned type, const union wire_any *msg, const uint8_t *
     mu_assert(again != NULL);
     mu_assert(wire_record_encode((enum wire_type)type, msg, again, size, &again_n) == MU_OK);
     mu_assert(again_n == size);
-    if (record[3] <= WIRE_MINOR) {
-        mu_assert(again_n == n && memcmp(again, record, n) == 0);
-    } else {
-        mu_assert(again_n <= n);
-    }
+    check_bytes(again, again_n, record, n, record[3]);
     check_print(type, msg, 0);
     free(again);
 }

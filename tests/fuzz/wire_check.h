@@ -15,8 +15,8 @@ void wire_check_refused(int status, const struct wire_fault *fault,
 void wire_check_mend_frame(uint8_t *frame, size_t n);
 void wire_check_mend_record(uint8_t *record, size_t n);
 
-/* What was decoded prints into any room, encodes again, and, if its sender was not newer than this
- * version, gives the very bytes that it came from. */
+/* What was decoded prints into any room, encodes again, and, if its sender was of this very
+ * version, gives the bytes that it came from. */
 void wire_check_frame(const struct wire_header *h, const union wire_any *msg, const uint8_t *frame,
                       size_t n);
 void wire_check_record(unsigned type, const union wire_any *msg, const uint8_t *record, size_t n);
