@@ -90,6 +90,8 @@ static void make_streams(const char *folder, struct prng *p)
         }
         snprintf(name, sizeof(name), "stream-%d", k);
         write_seed(folder, "wire_stream", name, buffer, n);
+        buffer[0] |= k % 4 == 3 ? 2 : 0;
+        write_seed(folder, "net_frames", name, buffer, n);
         write_seed(folder, "run_reader", name, buffer, n);
     }
 }
