@@ -89,6 +89,36 @@ static void on_generation(struct node *n, const struct generation *g)
     node_event(n, &e);
 }
 
+static void say_mode(const struct node *n)
+{
+    if (n->life.mode == MODE_RESTART) {
+        log_info(NODE_AREA, "job '%s' is in restart mode: scripts start again with each change",
+                 n->config->job);
+    } else if (n->life.mode == MODE_INPROCESS) {
+        log_info(NODE_AREA, "job '%s' is in-process: workers live through changes", n->config->job);
+    }
+}
+
+static void on_ack(struct node *n, const struct msg_ack *m)
+{
+    struct agent_event e = {.kind = AGENT_ON_ACK, .u.ack = m};
+    bool was_draining = n->agent.draining;
+    bool was_ending = n->agent.ending_ms != 0;
+
+    if (n->life.mode != m->mode) {
+        n->life.mode = m->mode;
+        say_mode(n);
+    }
+    node_event(n, &e);
+    if (n->agent.draining && !was_draining) {
+        log_info(NODE_AREA, "draining: somebody wants this node to leave job '%s'", n->config->job);
+    }
+    if (n->agent.ending_ms != 0 && !was_ending) {
+        log_info(NODE_AREA, "a worker of job '%s' has finished; the others have %.0f s to do so",
+                 n->config->job, (double)n->config->exit_timeout_ms / 1000);
+    }
+}
+
 void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg)
 {
     struct agent_event e = {0};
@@ -107,10 +137,7 @@ void node_frame(struct node *n, const struct wire_header *h, const union wire_an
         on_ended(n, &msg->ended);
         break;
     case WIRE_ACK:
-        e.kind = AGENT_ON_ACK;
-        e.u.ack = &msg->ack;
-        n->life.mode = msg->ack.mode;
-        node_event(n, &e);
+        on_ack(n, &msg->ack);
         break;
     case WIRE_ACTIVE:
         e.kind = AGENT_ON_ACTIVE;

@@ -40,9 +40,20 @@ static void on_signal(uv_signal_t *handle, int number)
     node_event(n, &e);
 }
 
+/* nohup has it ignored: then the terminal's end is none of ours. */
+static bool is_unwanted(int number)
+{
+    struct sigaction now;
+
+    return number == SIGHUP && sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 int node_signals_open(struct node *n)
 {
     for (int i = 0; i < NODE_SIGNALS; i++) {
+        if (is_unwanted(numbers[i])) {
+            continue;
+        }
         n->signals[i].data = n;
         if (uv_signal_init(&n->loop, &n->signals[i]) != 0 ||
             uv_signal_start(&n->signals[i], on_signal, numbers[i]) != 0) {

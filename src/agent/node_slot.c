@@ -29,7 +29,7 @@ static void set_generation(struct node_slot *s, const struct generation *g)
     s->world = g != NULL ? g->members_n : 0;
 }
 
-/* "generation 7: rank 0 of 2", "slot 0, warming up" */
+/* "generation 7: rank 0 of 2", "warming up" */
 struct who {
     char text[96];
 };
@@ -40,7 +40,7 @@ static struct who who(const struct node *n, uint32_t slot)
     struct who w;
 
     if (s->rank == NODE_ALONE) {
-        snprintf(w.text, sizeof(w.text), "slot %u, warming up", slot);
+        strcpy(w.text, "warming up");
     } else {
         snprintf(w.text, sizeof(w.text), "generation %llu: rank %u of %u",
                  (unsigned long long)s->generation, s->rank, s->world);

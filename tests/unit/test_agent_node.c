@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAILED_TO_RUN 99
 
@@ -236,6 +237,26 @@ static void a_signal_drains_the_node(void **state)
     }
 }
 
+static void under_nohup_the_end_of_the_terminal_is_nothing(void **state)
+{
+    struct kit *k = *state;
+    struct node_config config;
+    pid_t pid;
+
+    kit_serve(k);
+    config = kit_config(
+        k, "a",
+        kit_script(0, "echo x >> seen; until [ -e go ]; do sleep 0.02; done; echo y > end"));
+    signal(SIGHUP, SIG_IGN);
+    pid = kit_run(k, &config);
+    signal(SIGHUP, SIG_DFL);
+    kit_await_lines(k, "seen", 1);
+    kill(pid, SIGHUP);
+    kit_touch(k, "go");
+    assert_int_equal(kit_wait(k, pid), 0);
+    assert_string_equal(kit_read(k, "end"), "y\n");
+}
+
 static void a_second_signal_stops_everything_at_once(void **state)
 {
     struct kit *k = *state;
@@ -274,15 +295,22 @@ static void whoever_ignores_sigterm_is_killed_after_the_grace(void **state)
 
 static void a_node_that_never_joined_can_be_stopped(void **state)
 {
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct kit *k = *state;
     struct node_config config = kit_config(k, "a", kit_script(0, "true"));
+    socklen_t sa_n = sizeof(sa);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     pid_t pid;
 
-    config.endpoints.at[0].port = 1; /* Nobody is there. */
+    /* Bound, so that nobody else has the port, but nobody listens. */
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &sa_n), 0);
+    config.endpoints.at[0].port = ntohs(sa.sin_port);
     pid = kit_run(k, &config);
-    kit_await_text(k, "a.err", "muster serve --listen 127.0.0.1:1");
+    kit_await_text(k, "a.err", "start one with: muster serve --listen 127.0.0.1:");
     kill(pid, SIGTERM);
     assert_int_equal(kit_wait(k, pid), 0);
+    close(fd);
 }
 
 /* ---- the orchestrator comes and goes ---- */
@@ -421,6 +449,7 @@ int main(int argc, char **argv)
         TEST(a_newcomer_restarts_the_others_in_a_bigger_world),
         TEST(a_node_that_is_killed_leaves_the_others_at_work),
         TEST(a_signal_drains_the_node),
+        TEST(under_nohup_the_end_of_the_terminal_is_nothing),
         TEST(a_second_signal_stops_everything_at_once),
         TEST(whoever_ignores_sigterm_is_killed_after_the_grace),
         TEST(a_node_that_never_joined_can_be_stopped),
