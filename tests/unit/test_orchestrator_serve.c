@@ -180,7 +180,7 @@ static void one_connection_is_one_node(void **state)
 static void a_node_that_says_bye_is_gone(void **state)
 {
     struct kit *k = *state;
-    struct msg_bye bye;
+    struct msg_bye bye = {0};
     struct puppet a;
 
     puppet_init(&a, "job", "a", 1, 1);
