@@ -156,7 +156,8 @@ static void look_after(struct agent *a, struct agent_effects *fx)
     }
     if (gone_n == a->config.hello.slots &&
         (a->over || a->draining || left_n == a->config.hello.slots)) {
-        struct msg_bye bye = {.node = a->node};
+        struct msg_bye bye = {
+            .node = a->node, .store = a->store, .incarnation = a->config.hello.incarnation};
 
         if (a->welcomed) {
             fx->emit(fx, &(struct agent_effect){.kind = AGENT_BYE, .u.bye = &bye});

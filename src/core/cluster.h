@@ -154,6 +154,7 @@ struct event {
         const struct msg_renew *renew;
         const struct msg_reports *reports;
         const struct msg_suspect *suspect;
+        const struct msg_bye *bye;
         const struct msg_admin *admin;
         const struct rec_want *want;
         const struct rec_job *job;

@@ -265,8 +265,13 @@ void node_leave(struct cluster *c, struct node *n, struct effects *fx)
 
 int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
 {
+    const struct msg_bye *m = e->u.bye;
     struct node *n = node_by_conn(c, e->conn);
 
+    if (n == NULL && m->store == c->config.store) { /* A keeper's word for its agent. */
+        n = node_by_number(c, m->node);
+        n = n != NULL && n->incarnation == m->incarnation ? n : NULL;
+    }
     if (n != NULL && n->state == NODE_UP) {
         node_leave(c, n, fx);
     }

@@ -124,9 +124,12 @@ struct msg_suspect {
     uint64_t generation;
 };
 
-/* The node is gone for good: every process below it has ended. */
+/* The node is gone for good: every process below it has ended. By its own connection, or, when its
+ * agent was killed, by its keeper's, which says which agent it was. */
 struct msg_bye {
     uint32_t node;
+    uint64_t store;
+    uint64_t incarnation;
 };
 
 /* ---- orchestrator -> agent ---- */

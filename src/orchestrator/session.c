@@ -219,6 +219,7 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
         break;
     case WIRE_BYE:
         e.kind = EVENT_BYE;
+        e.u.bye = &msg->bye;
         break;
     default:
         senseless(s, h);

@@ -235,9 +235,17 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
         trace(w, "fate", "kills worker %s.%u", w->machines[m].name, worker % SLOTS_N);
         trainer_kill(w, worker, kind == FATE_KILL_WORKER ? 137 : 1);
         break;
-    case FATE_KILL_MACHINE:
+    case FATE_KILL_MACHINE: {
+        const struct agent *a = &w->machines[m].agent;
+        struct msg_bye bye = {
+            .node = a->node, .store = a->store, .incarnation = a->config.hello.incarnation};
+
+        if (w->machines[m].alive && (b >> 50 & 1) != 0) { /* The agent alone: its keeper lives. */
+            net_keeper(w, m, &bye);
+        }
         machine_crash(w, m);
         break;
+    }
     case FATE_START_MACHINE:
         start_one(w, m, false);
         break;

@@ -60,6 +60,20 @@ void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg)
     copy_late(w, e, type);
 }
 
+/* The last word of a machine whose agent was killed, by a connection of its keeper's own. */
+void net_keeper(struct world *w, uint32_t m, const struct msg_bye *bye)
+{
+    struct sim_event *e;
+
+    if (!w->orch.alive || w->cut_up[m] || w->orch.conns_n + 1 >= ARRAY_LEN(w->orch.conn_node)) {
+        return;
+    }
+    e = world_after(w, world_between(w, 5000, 50000), SIM_UP, m, w->orch.life);
+    e->conn = ++w->orch.conns_n;
+    w->orch.conn_node[e->conn] = m + 1;
+    fill(e, WIRE_BYE, bye, 0);
+}
+
 void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *msg)
 {
     uint32_t m = w->orch.conn_node[conn];

@@ -402,6 +402,7 @@ static void on_frame(struct world *w, struct sim_event *f)
         break;
     default:
         e.kind = EVENT_BYE;
+        e.u.bye = &msg.bye;
         break;
     }
     step_cluster(w, &e);

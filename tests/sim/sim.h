@@ -307,6 +307,7 @@ void program_addr(struct world *w, uint32_t worker, struct report *r);
 
 /* net.c */
 void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg);
+void net_keeper(struct world *w, uint32_t m, const struct msg_bye *bye);
 void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *msg);
 void net_data(struct world *w, uint32_t from, wid to, const char *addr, const struct group *g,
               enum wire_type type, const void *msg);

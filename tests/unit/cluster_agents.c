@@ -165,7 +165,8 @@ void next_life(const char *name, uint32_t slot)
 
 void bye(const char *name)
 {
-    fixture_step(&(struct event){.kind = EVENT_BYE, .conn = at(name)->conn});
+    fixture_step(
+        &(struct event){.kind = EVENT_BYE, .conn = at(name)->conn, .u.bye = &(struct msg_bye){0}});
 }
 
 void closed(const char *name)

@@ -49,6 +49,29 @@ static void renewals_and_reports_alone_keep_a_lease(void **state)
     expect_active("fresh", "a b");
 }
 
+static void keeper_says(uint32_t node, uint64_t store, uint64_t incarnation)
+{
+    struct msg_bye m = {.node = node, .store = store, .incarnation = incarnation};
+
+    fixture_step(&(struct event){.kind = EVENT_BYE, .conn = 9999, .u.bye = &m});
+}
+
+static void a_keeper_s_word_is_a_loss_at_once(void **state)
+{
+    form("a b");
+    keeper_says(2, f.config.store, at("b")->incarnation);
+    expect_generation("failure", "a");
+}
+
+static void a_keeper_s_word_about_another_agent_changes_nothing(void **state)
+{
+    form("a b");
+    keeper_says(2, f.config.store, at("b")->incarnation + 1);
+    keeper_says(2, f.config.store + 1, at("b")->incarnation);
+    keeper_says(77, f.config.store, at("b")->incarnation);
+    expect_active("fresh", "a b");
+}
+
 static void a_closed_connection_has_reconnect_ms_to_come_back(void **state)
 {
     form("a b");
@@ -379,6 +402,8 @@ int main(void)
         CASE(a_worker_that_stops_answering_is_a_loss_at_once_and_may_be_taken_back),
         CASE(a_lease_lapses_on_time_and_not_before),
         CASE(renewals_and_reports_alone_keep_a_lease),
+        CASE(a_keeper_s_word_is_a_loss_at_once),
+        CASE(a_keeper_s_word_about_another_agent_changes_nothing),
         CASE(a_closed_connection_has_reconnect_ms_to_come_back),
         CASE(leases_that_lapse_together_make_one_generation_persisted_before_it_is_sent),
         CASE(nothing_is_sent_before_the_generation_is_durable),

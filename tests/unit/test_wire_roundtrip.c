@@ -270,7 +270,7 @@ static void encode_record_as_frame(void *arg)
 
 static void encode_message_as_record(void *arg)
 {
-    struct msg_bye bye = {1};
+    struct msg_bye bye = {.node = 1};
     size_t n;
 
     wire_record_encode(WIRE_BYE, &bye, frame, sizeof(frame), &n);
