@@ -547,11 +547,8 @@ static void the_directory_is_private_and_named_after_us(void **state)
 
 static void a_runtime_directory_that_can_not_be_used_is_done_without(void **state)
 {
-    static const char *const bad[] = {
-        "/no/such/directory", "relative",
-        "/tmp/a-directory-whose-name-is-far-too-long-for-the-path-of-a-socket-in-it-to-fit-into-"
-        "the-hundred-and-eight-bytes"};
-    char head[64], dir[LOCAL_PATH_MAX], error[NET_ERROR_MAX];
+    static const char *const bad[] = {"/no/such/directory", "relative"};
+    char head[64], dir[LOCAL_PATH_MAX], error[NET_ERROR_MAX], longer[128];
 
     snprintf(head, sizeof(head), "/tmp/muster-%u-%d-", (unsigned)geteuid(), (int)getpid());
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -560,6 +557,14 @@ static void a_runtime_directory_that_can_not_be_used_is_done_without(void **stat
         assert_memory_equal(dir, head, strlen(head));
         local_dir_remove(dir);
     }
+    /* It is there, but the path of a socket in it would not fit. */
+    snprintf(longer, sizeof(longer), "/tmp/muster-test-%080d-XXXXXX", 1);
+    assert_non_null(mkdtemp(longer));
+    setenv("XDG_RUNTIME_DIR", longer, 1);
+    assert_int_equal(local_dir_make(dir, error), MU_OK);
+    assert_memory_equal(dir, head, strlen(head));
+    local_dir_remove(dir);
+    assert_int_equal(rmdir(longer), 0);
     unsetenv("XDG_RUNTIME_DIR");
 }
 
