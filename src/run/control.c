@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    FLUSH_MS = 2000,
+    LAST_WORDS_POLL_MS = 50, /* while they are on their way */
     BEAT_MIN_MS = 10,
     BACKLOG_MAX = 64 << 10 /* an agent that does not read this much gets no more beats */
 };
@@ -144,34 +144,40 @@ static int beat(struct mu_run *run)
     return (int)MIN(run->beat_ms - now_ms, 60000u);
 }
 
+/* The last words: once they are sent this side is closed, and that the agent closes its own tells
+ * that it has read them all. The process may exit then, and its agent knows that it has finished.
+ * True: it is over, or took too long. */
+static bool last_words(struct mu_run *run)
+{
+    if (!run->stop) {
+        return false;
+    }
+    if (run->out_n == 0 && !run->shut) {
+        run->shut = true;
+        shutdown(run->fd, SHUT_WR);
+    }
+    return run->lost != MU_OK || run_now_ms() >= run->stop_ms;
+}
+
 static void *control_main(void *arg)
 {
     struct mu_run *run = arg;
-    uint64_t stop_ms = 0; /* when to end at the latest, once told to */
+    bool over = false;
 
-    for (;;) {
+    while (!over) {
         struct pollfd fds[2] = {{.fd = run->wake_fd, .events = POLLIN}, {.events = POLLIN}};
         uint64_t woken;
         int wait_ms;
 
         pthread_mutex_lock(&run->lock);
-        wait_ms = beat(run);
+        wait_ms = run->stop ? LAST_WORDS_POLL_MS : beat(run);
         send_out(run);
+        over = last_words(run);
         fds[1].fd = run->lost == MU_OK ? run->fd : -1;
         fds[1].events |= run->out_n > 0 ? POLLOUT : 0;
-        if (run->stop && stop_ms == 0) {
-            stop_ms = run_now_ms() + FLUSH_MS;
-        }
-        if (run->stop && (run->out_n == 0 || run_now_ms() >= stop_ms)) {
-            pthread_mutex_unlock(&run->lock);
-            return NULL;
-        }
-        if (run->stop) {
-            wait_ms = 10;
-        }
         pthread_mutex_unlock(&run->lock);
 
-        if (poll(fds, 2, wait_ms) < 0) {
+        if (over || poll(fds, 2, wait_ms) < 0) {
             continue; /* EINTR; all else would be our own fault. */
         }
         if (fds[0].revents != 0) {
@@ -181,6 +187,7 @@ static void *control_main(void *arg)
             receive(run);
         }
     }
+    return NULL;
 }
 
 int control_start(struct mu_run *run)
@@ -196,12 +203,13 @@ int control_start(struct mu_run *run)
     return rc == 0 ? MU_OK : run_fail(MU_ENOMEM, "can't start a thread: %s", strerror(rc));
 }
 
-void control_stop(struct mu_run *run)
+void control_stop(struct mu_run *run, uint32_t flush_ms)
 {
     uint64_t one = 1;
 
     pthread_mutex_lock(&run->lock);
     run->stop = true;
+    run->stop_ms = run_now_ms() + flush_ms;
     (void)!write(run->wake_fd, &one, sizeof(one));
     pthread_mutex_unlock(&run->lock);
     pthread_join(run->thread, NULL);

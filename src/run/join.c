@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { JOIN_MS = 10000 };
+enum { JOIN_MS = 10000, LEAVE_MS = 5000 };
 
 static atomic_int joined_pid; /* of the process that has a run; 0 */
 
@@ -227,7 +227,7 @@ static int join_agent(struct mu_run *run, const struct place *p, uint64_t due_ms
     }
     rc = wait_for_life(run, due_ms);
     if (rc != MU_OK) {
-        control_stop(run);
+        control_stop(run, 0);
     }
     return rc;
 }
@@ -324,7 +324,7 @@ int mu_leave(mu_run *run)
     told_finished(run);
     call_exit(run);
     if (!run->alone) {
-        control_stop(run);
+        control_stop(run, LEAVE_MS);
     }
     run_close(run);
     atomic_store(&joined_pid, 0);

@@ -39,7 +39,9 @@ struct mu_run {
     pthread_cond_t changed; /* on the monotonic clock */
     uint32_t callers_n;     /* threads inside a call; mu_leave() waits for them */
     bool leaving;
-    bool stop; /* the thread: send what is left, then end */
+    bool stop; /* the thread: send what is left, see that it is read, then end … */
+    bool shut;
+    uint64_t stop_ms; /* … by then at the latest */
     uint8_t *out;
     size_t out_n, out_cap;
     uint64_t beat_ms; /* when the next is due */
@@ -72,8 +74,9 @@ uint64_t run_due_ms(int64_t timeout_ms);
 
 /* Starts it on run->fd, with the first frame in `out`. MU_ENOMEM. */
 int control_start(struct mu_run *run);
-/* Sends what is left, for at most flush_ms, and waits for its end. The lock is not held. */
-void control_stop(struct mu_run *run);
+/* Sends what is left and sees that the agent has read it, for at most flush_ms; waits for its end.
+ * The lock is not held. */
+void control_stop(struct mu_run *run, uint32_t flush_ms);
 
 /* Under the lock from here on. */
 

@@ -100,14 +100,32 @@ const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_
     return msg;
 }
 
-void fake_expect_end(struct fake *f)
+static void *end_main(void *arg)
 {
+    struct fake *f = arg;
     union wire_any msg;
     unsigned got;
 
-    while ((got = next(f, &msg)) == WIRE_BEAT) {
+    while (f->fd >= 0 && (got = next(f, &msg)) != 0) {
+        if (got == WIRE_REPORT) {
+            f->last = msg.report;
+        }
     }
-    assert_int_equal(got, 0);
+    if (f->fd >= 0) {
+        close(f->fd);
+        f->fd = -1;
+    }
+    return NULL;
+}
+
+void fake_end_begin(struct fake *f)
+{
+    assert_int_equal(pthread_create(&f->thread, NULL, end_main, f), 0);
+}
+
+void fake_end_join(struct fake *f)
+{
+    pthread_join(f->thread, NULL);
 }
 
 static void *welcome_main(void *arg)

@@ -31,6 +31,7 @@ struct fake {
     enum fake_welcome welcome;
     uint32_t lease_ms;
     struct msg_attach attach; /* as the worker said */
+    struct report last;
     uint32_t beats_n;
     pthread_t thread;
     uint8_t frame[64 << 10]; /* the last one that was read */
@@ -50,8 +51,10 @@ void fake_bytes(struct fake *f, const void *bytes, size_t n);
  * it is of another type. Valid until the next. */
 const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_any *msg);
 
-/* No frame but beats until the connection is closed. */
-void fake_expect_end(struct fake *f);
+/* Reads up to the end and closes, in a thread, as an agent does; until fake_end_join(). The last
+ * report that came is in `last`. */
+void fake_end_begin(struct fake *f);
+void fake_end_join(struct fake *f);
 
 /* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
 void fake_generation(struct fake *f, uint64_t number, const char *nodes);
