@@ -129,6 +129,25 @@ def test_a_port_or_a_folder_in_use_is_refused_with_a_hint():
         assert serve.ask('status')[0] == 0
 
 
+def test_it_outlives_whoever_reads_its_log():
+    with folder() as home:
+        process = subprocess.Popen([MUSTER, 'serve', '--listen', '127.0.0.1:0'], text=True,
+                                   stderr=subprocess.PIPE, env=clean_env(home))
+        try:
+            where = '127.0.0.1:' + re.search(r':(\d+)', process.stderr.readline()[30:]).group(1)
+            process.stderr.close()
+            for _ in range(2):  # Each is a line in the log.
+                assert muster('status', '--endpoint', where, home=home,
+                              MUSTER_TOKEN='mu1-' + '0' * 64)[0] == DENIED
+            assert muster('status', '--endpoint', where, home=home)[0] == 0
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(LONG) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
 def test_what_is_not_there_is_status_5():
     with serving() as serve:
         for words in (('status', 'nope'), ('drain', 'nope'), ('drain', '--job', 'nope', 'n'),

@@ -85,6 +85,7 @@ static int serve(const struct serve_options *o)
     char error[MAX(STORE_ERROR_MAX, NET_ERROR_MAX)] = "";
     int status = EXIT_SUCCESS;
 
+    signal(SIGPIPE, SIG_IGN); /* Whoever read the log may go; that ends no orchestrator. */
     mu_assert(uv_loop_init(&s.loop) == 0);
     if (orchestrator_open(&s.loop, &o->config, &s.orchestrator, error) == MU_OK) {
         watch_signals(&s);
