@@ -3,7 +3,7 @@
  * is a change of the protocol: it needs another version, not another golden. */
 #include "unit/unit.h"
 
-#include "wire/wire.h"
+#include "wire/table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +42,7 @@ static struct generation generation = {
     .members = members,
 };
 static struct msg_ended ended = {2, 41, 1, "no"};
+static struct msg_bye bye = {4, 0xabcdef, 0x1234};
 static struct msg_ready ready = {N3, 41, 8};
 static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
 static struct rec_want want = {"j", 2, 0, 1, 2, nodes};
@@ -94,6 +95,9 @@ static const struct golden kept[] = {
      "00000000",
      "4d535452010125001100000007000000000000000807060504030201da1d90b60200000029000000"
      "000000000102006e6f"},
+    {WIRE_BYE, &bye, "4d5354520100140004000000070000000000000008070605040302011e455f2704000000",
+     "4d535452010114001400000007000000000000000807060504030201d1e0f22904000000efcdab00"
+     "000000003412000000000000"},
     {WIRE_READY, &ready,
      "4d5354520100310018000000070000000000000008070605040302014e6f2ed60200000003000000"
      "29000000000000000800000000000000",
@@ -265,6 +269,11 @@ static void put_new_fields(enum wire_type type, union wire_any *msg)
         msg->rec_finished.failed = 1;
         strcpy(msg->rec_finished.why, finished.why);
         break;
+    case WIRE_BYE:
+        assert_true(msg->bye.store == 0 && msg->bye.incarnation == 0);
+        msg->bye.store = bye.store;
+        msg->bye.incarnation = bye.incarnation;
+        break;
     default: /* It has no new fields. */
         break;
     }
@@ -282,12 +291,43 @@ static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
     }
 }
 
+static bool has_1_1(const struct wire_desc *d)
+{
+    bool has = false;
+
+    for (uint32_t k = 0; k < d->fields_n; k++) {
+        has |= d->fields[k].since == 1;
+        has |= d->fields[k].kind == KIND_LIST && has_1_1(d->fields[k].sub());
+    }
+    return has;
+}
+
+/* A hello has the same reports as the message of that name. */
+static void nothing_of_1_1_is_without_its_bytes(void **state)
+{
+    for (uint32_t i = 0; i < wire_types_n; i++) {
+        bool found = !has_1_1(wire_desc(wire_types[i])) || wire_types[i] == WIRE_HELLO;
+
+        for (size_t k = 0; k < ARRAY_LEN(kept); k++) {
+            found |= kept[k].type == wire_types[i];
+        }
+        for (size_t k = 0; k < ARRAY_LEN(added); k++) {
+            found |= added[k].type == wire_types[i];
+        }
+        if (!found) {
+            fail_msg("%s has fields of 1.1: its bytes of 1.0 and 1.1 belong into the table above",
+                     wire_name(wire_types[i]));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_message_of_1_0_is_written_with_these_bytes_now),
         cmocka_unit_test(each_message_that_1_1_added_has_these_bytes),
         cmocka_unit_test(bytes_of_1_0_are_understood_with_later_fields_zero),
+        cmocka_unit_test(nothing_of_1_1_is_without_its_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
