@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Measures the orchestrator and its agents as real processes: how soon a loss is repaired, and
+how many nodes one orchestrator holds. README.md says what each figure means.
+
+usage: bench_control.py [--quick] FOLDER [PART...]
+
+FOLDER is where bench was built; muster is beside it. Parts: failures, torchrun, scale; all by
+default. --quick is for tests: it only shows that everything works. Prints JSON.
+"""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+from control import failures, measure, scale, torchrun
+from control.process import Failed
+
+PARTS = ('failures', 'torchrun', 'scale')
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def run_torchrun(report, programs, folder, ours_ms):
+    found = torchrun.version()
+    if found is None:
+        measure.note(f'{torchrun.PYTHON} has no torch: torchrun is left out')
+        return
+    times = torchrun.measure(programs, os.path.join(folder, 'torchrun'), free_port, 1)
+    for kind in ('default', 'tuned'):
+        name = f'agent killed: torchrun {found.split("+")[0]}, {kind}'
+        report.add_all(f'{name}: survivors run again', times[kind], 'ms')
+        if ours_ms is not None:
+            report.add(f'{name}, as a multiple of ours', report.results[-1]['value'] / ours_ms,
+                       'times')
+
+
+def run_parts(report, programs, folder, parts, quick):
+    ours_ms = None
+    if 'failures' in parts:
+        ours_ms = failures.run(report, programs, folder, *((2, 1) if quick else (51, 21)))
+    if 'torchrun' in parts and not quick:
+        run_torchrun(report, programs, folder, ours_ms)
+    if 'scale' in parts and quick:
+        scale.quick(report, programs, folder)
+    elif 'scale' in parts:
+        scale.run(report, programs, folder)
+
+
+def main(arguments):
+    quick = '--quick' in arguments
+    arguments = [a for a in arguments if a != '--quick']
+    parts = arguments[1:] or PARTS
+    if not arguments or not set(parts) <= set(PARTS):
+        sys.exit(__doc__)
+    build = os.path.abspath(arguments[0])
+    programs = {'muster': f'{build}/../muster', 'stamp': f'{build}/stamp',
+                'swarm': f'{build}/swarm'}
+    # In the build folder: /tmp may be memory, and the journal is to be on a disk.
+    folder = tempfile.mkdtemp(prefix='control-', dir=build)
+    machine = measure.machine(folder)
+    report = measure.Report()
+    try:
+        run_parts(report, programs, folder, parts, quick)
+    except Failed as why:
+        measure.note(f'failed: {why}; the logs are in {folder}')
+        return 1
+    shutil.rmtree(folder)
+    version = subprocess.run([programs['muster'], '--version'], stdout=subprocess.PIPE, check=True,
+                             text=True).stdout.split()[-1]
+    machine['load_after'] = measure.load()
+    report.print(version, machine)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
