@@ -408,6 +408,7 @@ class Node(Process):
         self.args = args
         self.where = where
         self.more_env = env
+        self.mark = f'{job.world.marker}-{job.name}-{name}'
 
     def start(self):
         job = self.job
@@ -417,13 +418,11 @@ class Node(Process):
             words += ['--node-name', self.name, '--token-file', job.orchestrator.token_file,
                       '--rdzv_endpoint', self.where or job.orchestrator.where]
         self.spawn([*words, *self.flags, self.script, *self.args], E2E_DIR=job.dir,
-                   E2E_NODE=f'{job.name}-{self.name}', **self.more_env)
+                   E2E_NODE=self.mark, **self.more_env)
 
-    def worker_pids(self):
-        """Its workers and whatever they started; not the agent and its keeper."""
-        return [pid for pid in with_variable('MUSTER_NODE', self.name)
-                if pid in with_variable('MUSTER_JOB', self.job.name) and
-                pid in with_variable(MARKER, self.world.marker)]
+    def pids(self):
+        """Agent, keeper, workers, and whatever those started."""
+        return with_variable('E2E_NODE', self.mark)
 
     def script_pid(self, slot=0):
         """Of its newest script."""
