@@ -5,6 +5,7 @@
 #include "core/agent.h"
 #include "core/cluster.h"
 #include "core/step.h"
+#include "core/sync.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,20 @@ static int try_agent(void)
     return rc;
 }
 
+static int try_sync(void)
+{
+    struct sync_config config = sync_defaults();
+    struct sync *untouched = (struct sync *)&config, *s = untouched;
+    int rc = sync_init(&config, &s);
+
+    if (rc == MU_OK) {
+        sync_close(s);
+    } else {
+        assert_ptr_equal(s, untouched);
+    }
+    return rc;
+}
+
 static void a_cluster_is_made_whole_or_not_at_all(void **state)
 {
     assert_true(sweep(try_cluster) >= 10);
@@ -97,6 +112,11 @@ static void an_agent_is_made_whole_or_not_at_all(void **state)
     assert_true(sweep(try_agent) >= 1);
 }
 
+static void values_by_tag_are_made_whole_or_not_at_all(void **state)
+{
+    assert_true(sweep(try_sync) >= 9);
+}
+
 static void closing_nothing_is_fine(void **state)
 {
     cluster_close(NULL);
@@ -108,6 +128,7 @@ int main(void)
         cmocka_unit_test(a_cluster_is_made_whole_or_not_at_all),
         cmocka_unit_test(a_step_is_made_whole_or_not_at_all),
         cmocka_unit_test(an_agent_is_made_whole_or_not_at_all),
+        cmocka_unit_test(values_by_tag_are_made_whole_or_not_at_all),
         cmocka_unit_test(closing_nothing_is_fine),
     };
 
