@@ -182,12 +182,15 @@ void node_slot_generation(struct node *n, uint32_t slot, const struct generation
 void node_slot_stop(struct node *n, uint32_t slot)
 {
     struct node_slot *s = &n->slots[slot];
+    bool finished = n->agent.slots[slot].report.phase == PHASE_FINISHED;
 
     if (s->cookie == 0) {
         return;
     }
     s->stopping = true;
-    if (s->told_ended && local_is_attached(n->local, slot)) {
+    if (s->told_ended && finished) { /* It has done its part, and may have a model to save. */
+        s->stop_ms = net_now_ms() + n->config->exit_timeout_ms;
+    } else if (s->told_ended && local_is_attached(n->local, slot)) {
         s->stop_ms = net_now_ms() + BY_ITSELF_MS;
     } else {
         keeper_stop(n->keeper, slot, n->config->grace_ms);

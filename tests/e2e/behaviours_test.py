@@ -6,6 +6,7 @@ usage: behaviours_test.py MUSTER [CASE…]
 import glob
 import json
 import os
+import time
 
 import kit
 from puppets import PROGRAM, STATUSES, Puppets
@@ -165,6 +166,7 @@ class Stage:
         """The workers end as finished ones do, and with them the job."""
         for one in found:
             one.do('leave')
+        for one in found:
             one.tell('exit 0')
         codes = {name: node.wait() for name, node in self.nodes.items()}
         assert set(codes.values()) == {0}, codes
@@ -258,6 +260,22 @@ def test_after_shutdown_every_call_says_so_in_process():
 
 def test_after_shutdown_every_call_says_so_in_auto_mode():
     calls_after_shutdown_say_so('auto')
+
+
+def test_a_worker_that_has_left_exits_in_its_own_time():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        for one in found:
+            one.do('leave')
+        kit.wait_until(lambda: stage.job.status()['state'] == 'done', 'the job had ended')
+        for _ in range(10):  # Each may have a model to save.
+            time.sleep(0.05)
+            assert all(one.ask('nothing').startswith('error 0') for one in found)
+        for one in found:
+            one.tell('exit 0')
+        assert [node.wait() for node in stage.nodes.values()] == [0, 0]
 
 
 def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_restarted():
