@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define FRAME_MAX (256u << 10) /* the longest that anybody may send us is a value to be synced */
+#define HANDSHAKES_MAX 2048    /* after a restart all agents come back in one moment, … */
+#define HANDSHAKE_MS 15000     /* … and a core does some hundred handshakes a second */
 
 /* ---- time ---- */
 
@@ -158,8 +160,10 @@ static void announce(const struct orchestrator *o, const struct orchestrator_con
 static int start_listening(struct orchestrator *o, const struct orchestrator_config *config,
                            char *error)
 {
-    struct listen_config listening = {.limits = {.frame_max = FRAME_MAX},
-                                      .conns_max = config->conns_max};
+    struct listen_config listening = {
+        .limits = {.frame_max = FRAME_MAX, .handshake_ms = HANDSHAKE_MS},
+        .conns_max = config->conns_max,
+        .handshakes_max = HANDSHAKES_MAX};
     int rc = tls_server_open(&config->token, &o->tls, error);
 
     if (rc != MU_OK) {
