@@ -285,6 +285,12 @@ class Orchestrator(Process):
         self.spawn(('serve', '--listen', self.where, '--data', self.data, *self.flags, *more))
         self.wait_log('listens on', self.starts_n)
 
+    def kill_in(self, wait_s):
+        """A crash that comes while the case goes on; the thread of it."""
+        thread = threading.Thread(target=lambda: (time.sleep(wait_s), self.kill9()))
+        thread.start()
+        return thread
+
     def restart(self, *more):
         """A crash, then another on the same port and data."""
         self.kill9()
