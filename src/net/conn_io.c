@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HELLO_MAX 4096u
 #define FLUSH_MAX ((size_t)1 << 20) /* in one turn; others wait too */
 
 static void read_some(struct conn *c);
@@ -161,9 +162,35 @@ static void on_end(struct conn *c)
     }
 }
 
+/* Before anything is proved, OpenSSL would set aside as much as a ClientHello claims to be long, up
+ * to 128 KiB. So its head is looked at first; ours is some 300 bytes. Whether to go on. */
+static bool greet(struct conn *c, const uint8_t *raw, size_t n)
+{
+    if (raw[0] != SSL3_RT_HANDSHAKE) {
+        return true; /* OpenSSL tells what it is. */
+    }
+    if (n < HELLO_HEAD) {
+        memcpy(c->first, raw, n);
+        c->first_n = (uint8_t)n;
+        return false;
+    }
+    const unsigned record_n = (unsigned)raw[3] << 8 | raw[4];
+    const unsigned hello_n = (unsigned)raw[6] << 16 | (unsigned)raw[7] << 8 | raw[8];
+
+    if (record_n < 4 || hello_n > HELLO_MAX) {
+        conn_fail(c, MU_EPROTO, "its TLS handshake is not muster's");
+        return false;
+    }
+    return true;
+}
+
 static void read_some(struct conn *c)
 {
-    const ssize_t n = recv(c->fd, c->hub->raw, sizeof(c->hub->raw), MSG_DONTWAIT);
+    uint8_t *raw = c->hub->raw;
+    const size_t kept = c->first_n;
+
+    memcpy(raw, c->first, kept);
+    ssize_t n = recv(c->fd, raw + kept, HUB_RAW_BYTES - kept, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
@@ -176,15 +203,23 @@ static void read_some(struct conn *c)
         on_end(c);
         return;
     }
+    if (!c->spoke && c->listener != NULL && c->state == CONN_SHAKING) {
+        listen_conn_spoke(c);
+    }
     c->spoke = true;
     if (c->tls == NULL) {
-        take(c, c->hub->raw, (size_t)n);
+        take(c, raw, (size_t)n);
         return;
     }
+    n += (ssize_t)kept;
+    if (c->server && c->ssl == NULL && !greet(c, raw, (size_t)n)) {
+        return;
+    }
+    c->first_n = 0;
     if (!need_session(c)) {
         return;
     }
-    tls_feed(c->ssl, c->hub->raw, (size_t)n);
+    tls_feed(c->ssl, raw, (size_t)n);
     if (c->state == CONN_OPEN || shake(c)) {
         read_session(c);
     }

@@ -5,6 +5,8 @@
 #include "net/conn.h"
 #include "net/hub.h"
 
+#define HELLO_HEAD 9 /* record header and the head of a ClientHello */
+
 enum conn_state {
     CONN_DIALING,    /* no socket yet, see dial.c */
     CONN_CONNECTING, /* waits until the socket is writable */
@@ -45,9 +47,11 @@ struct conn {
     TAILQ_ENTRY(conn) dirty_link; /* of the hub */
     struct inbox inbox;
     struct out *out, **out_end;
-    size_t out_n;     /* bytes queued */
-    uint32_t head_at; /* of the first frame, bytes that have left */
-    uint64_t heard_ms;
+    size_t out_n;              /* bytes queued */
+    uint32_t head_at;          /* of the first frame, bytes that have left */
+    uint64_t heard_ms;         /* its last frame; in the handshake, its last sign of life */
+    uint8_t first[HELLO_HEAD]; /* of a server: the first bytes, until it is known what they begin */
+    uint8_t first_n;
     char peer[64];
 };
 
@@ -76,6 +80,7 @@ void dial_failed(struct conn *c, int status, const char *why);
 void dial_free(struct conn *c);
 
 /* listen.c */
+void listen_conn_spoke(struct conn *c); /* its first bytes have come */
 void listen_conn_opened(struct conn *c);
 void listen_conn_closed(struct conn *c, int status, const char *why, bool was_open);
 void listen_conn_left(struct conn *c); /* closed by its user */

@@ -1,5 +1,7 @@
-/* Accepting within bounds. Everybody who is not authenticated yet is on `shaking`, oldest first, so
- * a flood of silent connections pushes out its own. */
+/* Accepting within bounds. Everybody who is not authenticated yet is on `shaking`, in the order of
+ * their last sign of life, so a flood of silent connections pushes out its own. Nobody is pushed
+ * out before it had its time: when ten thousand come back at once, they wait in the kernel's queue.
+ */
 #include "net/listen_state.h"
 
 #include "base/log.h"
@@ -14,8 +16,10 @@
 #include <unistd.h>
 
 #define HANDSHAKES_MAX 1024u
-#define ACCEPT_MAX 64 /* in one turn of the loop */
-#define PAUSE_MS 100u /* when there are no more files */
+#define ACCEPT_MAX 64       /* in one turn of the loop */
+#define PAUSE_MS 100u       /* when there are no more files */
+#define SHED_AFTER_MS 1000u /* of silence in a handshake, if others wait */
+#define WAIT_MS 20u         /* … until then */
 #define LOG_EVERY_MS 1000u
 #define FILES_KEPT 64u /* for everything that is no connection */
 
@@ -92,6 +96,13 @@ void listen_conn_opened(struct conn *c)
     l->counts.opened++;
 }
 
+void listen_conn_spoke(struct conn *c)
+{
+    TAILQ_REMOVE(&c->listener->shaking, c, link);
+    TAILQ_INSERT_TAIL(&c->listener->shaking, c, link);
+    c->heard_ms = uv_now(c->listener->loop);
+}
+
 void listen_conn_closed(struct conn *c, int status, const char *why, bool was_open)
 {
     struct listener *l = c->listener;
@@ -111,6 +122,13 @@ static void shed(struct listener *l, const char *peer, const char *why)
 {
     l->counts.shed++;
     tell(l, peer, "turned away", why);
+}
+
+/* Whether there is room for one more in its handshake, or somebody who may make it. */
+static bool has_room(const struct listener *l)
+{
+    return l->counts.handshaking < l->config.handshakes_max ||
+           uv_now(l->loop) - TAILQ_FIRST(&l->shaking)->heard_ms >= SHED_AFTER_MS;
 }
 
 static void shed_oldest(struct listener *l)
@@ -141,6 +159,7 @@ static void take(struct listener *l, int fd)
         return;
     }
     c->listener = l;
+    c->heard_ms = uv_now(l->loop);
     TAILQ_INSERT_TAIL(&l->shaking, c, link);
     l->counts.handshaking++;
     l->counts.now++;
@@ -156,6 +175,12 @@ static void on_pause_end(uv_timer_t *timer)
         l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
     uv_poll_start(&l->poll, UV_READABLE, on_poll);
+}
+
+static void pause_for(struct listener *l, uint64_t ms)
+{
+    uv_poll_stop(&l->poll);
+    uv_timer_start(&l->pause, on_pause_end, ms, 0);
 }
 
 /* Without a file to spare the one who waits could not even be turned away, and the loop would
@@ -174,8 +199,7 @@ static void out_of_files(struct listener *l, const char *why)
         }
         l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
-    uv_poll_stop(&l->poll);
-    uv_timer_start(&l->pause, on_pause_end, PAUSE_MS, 0);
+    pause_for(l, PAUSE_MS);
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events)
@@ -183,6 +207,10 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     struct listener *l = handle->data;
 
     for (int i = 0; i < ACCEPT_MAX && !l->closing; i++) {
+        if (!has_room(l)) {
+            pause_for(l, WAIT_MS);
+            return;
+        }
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {

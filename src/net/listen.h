@@ -10,7 +10,8 @@ struct listener;
 struct listen_config {
     struct conn_limits limits;
     uint32_t conns_max;      /* all; 0: as open files allow */
-    uint32_t handshakes_max; /* not yet authenticated; the oldest makes room; 0: 1,024 */
+    uint32_t handshakes_max; /* not yet authenticated; 0: 1,024. Newcomers wait; whoever has been
+                                silent for a second makes room */
 };
 
 struct listen_counts {

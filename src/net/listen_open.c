@@ -26,8 +26,8 @@ static int fail(char *error, const char *where)
         snprintf(error, NET_ERROR_MAX, "can't listen on %s: this host has no such address", where);
         break;
     case EACCES:
-        snprintf(error, NET_ERROR_MAX,
-                 "can't listen on %s: not permitted; ports below 1024 are for root", where);
+        snprintf(error, NET_ERROR_MAX, "can't listen on %s: not permitted%s", where,
+                 where[0] != '/' ? "; ports below 1024 are for root" : "");
         break;
     default:
         snprintf(error, NET_ERROR_MAX, "can't listen on %s: %s", where, strerror(errno));

@@ -10,7 +10,7 @@
 struct listener {
     uv_loop_t *loop;
     uv_poll_t poll;
-    uv_timer_t pause; /* after running out of files */
+    uv_timer_t pause; /* without files, or without room */
     uint32_t handles_n;
     int fd;
     int spare_fd; /* given up for a moment to accept and close when there are no more files */
@@ -20,7 +20,7 @@ struct listener {
     struct listen_config config;
     void *data;
     struct listen_counts counts;
-    struct conn_list shaking; /* oldest first */
+    struct conn_list shaking; /* the longest silent first */
     struct conn_list open;
     uint64_t logged_ms;
     uint32_t unlogged_n;

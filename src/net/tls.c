@@ -50,6 +50,20 @@ static int find_key(SSL *ssl, const unsigned char *id, size_t id_n, SSL_SESSION 
     return 1;
 }
 
+/* Without a key in the hello there is nothing to talk about: so nothing is computed for it, and no
+ * second hello is asked for. */
+static int look_at_hello(SSL *ssl, int *alert, void *arg)
+{
+    const unsigned char *bytes;
+    size_t n;
+
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_psk, &bytes, &n) != 1) {
+        *alert = SSL_AD_HANDSHAKE_FAILURE;
+        return SSL_CLIENT_HELLO_ERROR;
+    }
+    return SSL_CLIENT_HELLO_SUCCESS;
+}
+
 /* The client's handshake writes into the session that it is given, so each gets its own. */
 static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id_out, size_t *id_n_out,
                    SSL_SESSION **session_out)
@@ -119,6 +133,7 @@ static int open_either(const struct token *token, bool server, struct tls **tls_
         goto err;
     }
     if (server) {
+        SSL_CTX_set_client_hello_cb(ctx, look_at_hello, NULL);
         SSL_CTX_set_psk_find_session_callback(ctx, find_key);
     } else {
         SSL_CTX_set_psk_use_session_callback(ctx, use_key);

@@ -35,6 +35,7 @@ static const struct reason client_reasons[] = {
 
 static const struct reason server_reasons[] = {
     {SSL_R_BINDER_DOES_NOT_VERIFY, MU_EREFUSED, "it has another token"},
+    {SSL_R_CALLBACK_FAILED, MU_EREFUSED, "it has no token (TLS, but not muster's)"},
     {SSL_R_NO_SHARED_CIPHER, MU_EREFUSED, "it has no token (TLS, but not muster's)"},
     {SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, MU_EREFUSED, "it has no token (TLS, but not muster's)"},
     {SSL_R_NO_SUITABLE_KEY_SHARE, MU_EPROTO, "it offers no key exchange that is known here"},

@@ -153,6 +153,57 @@ static void a_record_per_byte_is_a_frame_all_the_same(void **state)
     kit_close(&k);
 }
 
+/* A wire that carries one byte at a time, so that every record is cut everywhere. */
+struct thread_of_bytes {
+    int near, far; /* the session's end, and the socket to the listener */
+};
+
+static void carry(struct thread_of_bytes *w, struct kit *k)
+{
+    uint8_t back[4096];
+    char byte;
+    ssize_t n;
+
+    if (recv(w->near, &byte, 1, MSG_DONTWAIT) == 1) {
+        assert_int_equal(write(w->far, &byte, 1), 1);
+    }
+    kit_turn(k);
+    n = recv(w->far, back, sizeof(back), MSG_DONTWAIT);
+    if (n > 0) {
+        assert_int_equal(write(w->near, back, (size_t)n), n);
+    }
+}
+
+static void a_handshake_and_frames_may_come_byte_by_byte(void **state)
+{
+    struct thread_of_bytes w;
+    struct kit k;
+    struct frame *f = kit_big(300, 1);
+    int ends[2];
+
+    kit_open(&k, NULL);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    w = (struct thread_of_bytes){ends[1], kit_socket(&k)};
+    SSL *ssl = tls_session(k.client_tls, ends[0]);
+
+    while (SSL_do_handshake(ssl) != 1) {
+        carry(&w, &k);
+    }
+    assert_true(tls_proved(ssl));
+    assert_int_equal(SSL_write(ssl, f->bytes, (int)f->n), f->n);
+    for (int i = 0; i < 10000 && k.server.frames_n == 0; i++) {
+        carry(&w, &k);
+    }
+    assert_int_equal(k.server.frames_n, 1);
+    assert_int_equal(k.server.digest, kit_digest(0, f));
+    SSL_free(ssl);
+    close(ends[0]);
+    close(ends[1]);
+    close(w.far);
+    frame_unref(f);
+    kit_close(&k);
+}
+
 /* All that a peer of another version learns is that it was closed. */
 static void refuses_version(uint8_t major)
 {
@@ -408,6 +459,7 @@ int main(void)
         cmocka_unit_test(the_longest_frame_arrives_whole),
         cmocka_unit_test(many_frames_of_all_sizes_keep_their_order),
         cmocka_unit_test(a_record_per_byte_is_a_frame_all_the_same),
+        cmocka_unit_test(a_handshake_and_frames_may_come_byte_by_byte),
         cmocka_unit_test(frames_of_other_major_versions_are_refused),
         cmocka_unit_test(a_frame_with_a_changed_byte_closes_only_its_connection),
         cmocka_unit_test(a_connection_cut_within_a_frame_is_told_and_no_frame_comes),

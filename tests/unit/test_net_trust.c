@@ -138,6 +138,8 @@ static void bytes_that_are_no_handshake_are_refused(void **state)
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         "SSH-2.0-OpenSSH_9.2\r\n and so on, for a while",
         "\x16\x03\x01\xff\xff a record that is too long",
+        "\x16\x03\x01\x01\x11\x01\x01\xff\xff a hello that claims 128 KiB",
+        "\x16\x03\x01\x01\x03\x01\x01\x01\x01 a head in two records",
         "MSTR\x01\x01\x03 a frame of ours, but in plain text",
     };
     struct kit k;
@@ -273,6 +275,31 @@ static void the_oldest_handshake_makes_room(void **state)
     kit_wait(&k, listen_counts(k.l)->now == 1);
     k.server.closed_n = 0;
     still_serves(&k);
+    kit_close(&k);
+}
+
+/* A restarted orchestrator meets all of its agents at once: they wait for each other. */
+static void a_storm_of_friends_gets_in_without_loss(void **state)
+{
+    enum { FRIENDS = 200 };
+    const struct listen_config config = {.handshakes_max = 8};
+    struct kit k;
+    struct conn *c[FRIENDS];
+
+    kit_open(&k, &config);
+    const struct endpoints to = kit_to("127.0.0.1:%u", listen_port(k.l));
+
+    for (int i = 0; i < FRIENDS; i++) {
+        assert_int_equal(
+            conn_connect(&k.loop, &to, k.client_tls, &kit_handler, NULL, &k.client, &c[i]), MU_OK);
+    }
+    kit_wait(&k, k.server.opened_n == FRIENDS && k.client.opened_n == FRIENDS);
+    assert_int_equal(listen_counts(k.l)->shed, 0);
+    assert_int_equal(k.client.closed_n, 0);
+    for (int i = 0; i < FRIENDS; i++) {
+        conn_close(c[i], 0);
+    }
+    k.client.c = NULL;
     kit_close(&k);
 }
 
@@ -474,6 +501,7 @@ int main(void)
         cmocka_unit_test(half_a_handshake_is_timed_out_or_refused),
         cmocka_unit_test(a_thousand_idle_connections_disturb_nobody),
         cmocka_unit_test(the_oldest_handshake_makes_room),
+        cmocka_unit_test(a_storm_of_friends_gets_in_without_loss),
         cmocka_unit_test(no_more_connections_than_allowed_are_kept),
         cmocka_unit_test(running_out_of_files_turns_away_and_recovers),
         cmocka_unit_test(refusals_are_logged_once_a_second_with_how_many_there_were),
