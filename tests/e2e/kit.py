@@ -185,8 +185,8 @@ class World:
                 'XDG_STATE_HOME': os.path.join(self.dir, 'state'),
                 'XDG_RUNTIME_DIR': os.path.join(self.dir, 'run'), MARKER: self.marker, **more}
 
-    def orchestrator(self, *flags, name='serve'):
-        one = Orchestrator(self, name, flags)
+    def orchestrator(self, *flags, name='serve', **env):
+        one = Orchestrator(self, name, flags, env)
         one.start()
         return one
 
@@ -265,9 +265,10 @@ class Process:
 
 
 class Orchestrator(Process):
-    def __init__(self, world, name, flags):
+    def __init__(self, world, name, flags, env):
         super().__init__(world, name)
         self.flags = flags
+        self.more_env = env
         self.data = os.path.join(world.dir, name + '.data')
         self.port = free_port()
         self.starts_n = 0
@@ -282,7 +283,8 @@ class Orchestrator(Process):
 
     def start(self, *more):
         self.starts_n += 1
-        self.spawn(('serve', '--listen', self.where, '--data', self.data, *self.flags, *more))
+        self.spawn(('serve', '--listen', self.where, '--data', self.data, *self.flags, *more),
+                   **self.more_env)
         self.wait_log('listens on', self.starts_n)
 
     def kill_in(self, wait_s):
@@ -309,6 +311,10 @@ class Orchestrator(Process):
         code, out, err = self.ask(*words)
         assert code == 0, f'muster {" ".join(words)}: {code}, {err}'
         return out
+
+    def own_status(self):
+        """Of the orchestrator itself: its journal, connections, and whom it refused."""
+        return json.loads(self.say('status', '--orchestrator', '--json'))
 
     def job(self, name='default', **settings):
         return Job(self.world, self, name, **settings)
