@@ -68,10 +68,17 @@ void conn_opened(struct conn *c);
 void conn_mark(struct conn *c); /* onto the hub's list */
 void conn_clean(struct conn *c);
 
-/* conn_io.c */
+/* conn_poll.c */
 void conn_watch(struct conn *c, int events);
-void conn_on_poll(uv_poll_t *handle, int status, int events);
+
+/* conn_in.c */
+bool conn_need_session(struct conn *c); /* one that has said nothing costs no session */
+bool conn_shake(struct conn *c);        /* a step of the handshake; whether c is open now */
+void conn_read(struct conn *c);
+
+/* conn_out.c */
 void conn_settle(struct conn *c); /* what the hub calls before the loop waits */
+void conn_flush(struct conn *c);
 void conn_drop_queue(struct conn *c);
 
 /* dial.c */
