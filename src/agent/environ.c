@@ -72,9 +72,10 @@ const char *environ_get(char *const *env, const char *name)
 
 /* ---- the rank and its like ---- */
 
-/* Where a worker stands in its generation. */
+/* Where a worker stands in its generation. Ranks count those who train; the others have none. */
 struct standing {
-    uint32_t rank;
+    bool trains;
+    uint32_t rank, world_n;
     uint32_t local_rank, local_n;
     uint32_t group_rank, group_n;
     uint32_t role_rank, role_n;
@@ -87,17 +88,20 @@ static bool stand(const struct generation *g, wid worker, struct standing *s_out
     const struct member *me = NULL;
 
     for (uint32_t i = 0; i < g->members_n && me == NULL; i++) {
-        if (g->members[i].worker == worker) {
-            me = &g->members[i];
-            s.rank = i;
-        }
+        me = g->members[i].worker == worker ? &g->members[i] : NULL;
     }
     if (me == NULL) {
         return false;
     }
+    s.trains = role_trains(me->role);
     for (uint32_t i = 0; i < g->members_n; i++) {
         const struct member *m = &g->members[i];
-        bool before = i < s.rank;
+        bool before = m < me;
+
+        if (role_trains(m->role)) {
+            s.world_n++;
+            s.rank += before;
+        }
 
         if (i == 0 || wid_node(m->worker) != wid_node(m[-1].worker)) {
             s.group_n++;
@@ -118,6 +122,17 @@ static bool stand(const struct generation *g, wid worker, struct standing *s_out
     return true;
 }
 
+/* Where the others meet; the very first if nobody trains. */
+static const struct member *first_trainer(const struct generation *g)
+{
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        if (role_trains(g->members[i].role)) {
+            return &g->members[i];
+        }
+    }
+    return &g->members[0];
+}
+
 /* Holds what the list points to. */
 struct room {
     char master[ADDR_MAX_LEN];
@@ -126,7 +141,7 @@ struct room {
 
 static void set_master(struct vars *v, const struct environ_config *c, struct room *room)
 {
-    const struct member *first = &c->generation->members[0];
+    const struct member *first = first_trainer(c->generation);
     uint32_t port = c->master_port != 0 ? c->master_port : environ_port(first);
 
     environ_host(first, room->master);
@@ -160,8 +175,12 @@ static int set_ranks(struct vars *v, const struct environ_config *c, struct room
     if (!stand(c->generation, c->worker, &s)) {
         return MU_EINVAL;
     }
-    set_number(v, "RANK", s.rank);
-    set_number(v, "WORLD_SIZE", c->generation->members_n);
+    if (s.trains) {
+        set_number(v, "RANK", s.rank);
+    } else {
+        set(v, "RANK", NULL);
+    }
+    set_number(v, "WORLD_SIZE", s.world_n);
     set_number(v, "LOCAL_RANK", s.local_rank);
     set_number(v, "LOCAL_WORLD_SIZE", s.local_n);
     set_number(v, "GROUP_RANK", s.group_rank);

@@ -49,16 +49,19 @@ void environ_host(const struct member *m, char host[ADDR_MAX_LEN])
     snprintf(host, ADDR_MAX_LEN, "%.*s", (int)n, from);
 }
 
-uint32_t environ_port(const struct member *m)
+/* The port of its own address; 0 if that has none. */
+static uint32_t addr_port(const struct member *m)
 {
     const char *from, *port;
     size_t n;
 
-    if (m->port != 0) {
-        return m->port;
-    }
     port = split(m->addr, &from, &n);
     return port == NULL ? 0 : (uint32_t)strtoul(port, NULL, 10);
+}
+
+uint32_t environ_port(const struct member *m)
+{
+    return m->port != 0 ? m->port : addr_port(m);
 }
 
 /* TensorFlow knows one chief; the next ones are workers. */
@@ -82,7 +85,7 @@ static json_t *address(const struct member *m)
 
     environ_host(m, host);
     return json_sprintf(strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
-                        (unsigned)environ_port(m));
+                        (unsigned)(addr_port(m) != 0 ? addr_port(m) : m->port));
 }
 
 /* Sorts the members into lists by type; says where `worker` came. */

@@ -327,11 +327,21 @@ void keeper_stop(struct keeper *k, uint32_t slot, uint32_t grace_ms)
     }
 }
 
+void keeper_set_will(struct keeper *k, const struct keeper_will *will)
+{
+    /* A full queue would lose it: then only a lease tells that we are gone. */
+    if (!k->gone && send(k->fd, will, sizeof(*will), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        log_warn("keeper", "could not tell the keeper what to say if we are killed: %s",
+                 strerror(errno));
+    }
+}
+
 void keeper_close(struct keeper *k)
 {
     if (k == NULL || k->closing) {
         return;
     }
+    keeper_set_will(k, &(struct keeper_will){0});
     k->closing = true;
     if (!k->gone) {
         shutdown(k->fd, SHUT_WR); /* To the keeper we are gone; it closes when all are dead. */

@@ -6,7 +6,7 @@
 #ifndef AGENT_KEEPER_H
 #define AGENT_KEEPER_H
 
-#include "base/base.h"
+#include "agent/keeper_will.h"
 
 #include <uv.h>
 
@@ -43,6 +43,10 @@ int keeper_start(struct keeper *k, const struct keeper_start *start);
 /* SIGTERM to the group now, SIGKILL to all that is left of it after grace_ms; again with a shorter
  * grace shortens it. */
 void keeper_stop(struct keeper *k, uint32_t slot, uint32_t grace_ms);
+
+/* What to say when we are killed, instead of what was to be said before; copied. It is forgotten at
+ * keeper_close(). */
+void keeper_set_will(struct keeper *k, const struct keeper_will *will);
 
 /* Kills whatever still runs, and the keeper ends. No more callbacks; freed from the loop. */
 void keeper_close(struct keeper *k);

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #define LOOK_MS 5
-#define LOOKS_MAX 400
+#define LOOKS_MAX 1000
+/* One look is not proof: a process may start another and end while we are on the way to it. */
+#define CLEAN_LOOKS 3
 
 void keeper_hunt_init(struct keeper_hunt *h, uv_loop_t *loop)
 {
@@ -68,7 +70,8 @@ static void on_look(uv_timer_t *timer)
 
     h->found_n = 0;
     proc_each(kill_if_prey, h);
-    if (h->found_n > 0 && ++h->looks_n < LOOKS_MAX) {
+    h->clean_n = h->found_n > 0 ? 0 : h->clean_n + 1;
+    if (h->clean_n < CLEAN_LOOKS && ++h->looks_n < LOOKS_MAX) {
         uv_timer_start(&h->timer, on_look, LOOK_MS, 0);
         return;
     }

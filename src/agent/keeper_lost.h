@@ -1,5 +1,5 @@
 /* When the keeper itself was killed, its workers' leaders die with it, but not what they started.
- * The agent hunts those down: by group, by session, by marker, until a look finds nobody. */
+ * The agent hunts those down: by group, by session, by marker, until there is nobody to be seen. */
 #ifndef AGENT_KEEPER_LOST_H
 #define AGENT_KEEPER_LOST_H
 
@@ -14,7 +14,8 @@ struct keeper_hunt {
     void *data;
     bool on;
     uint32_t looks_n;
-    uint32_t found_n;
+    uint32_t found_n; /* at the last look */
+    uint32_t clean_n; /* looks in a row that found nobody */
     uint32_t prey_n;
     struct {
         pid_t session; /* 0: not known */

@@ -124,8 +124,11 @@ static bool hear(struct keep *kp, bool *again)
         char bytes[CMSG_SPACE(KEEPER_FDS * sizeof(int))];
         struct cmsghdr align;
     } control;
-    struct keeper_message m;
-    struct iovec iov = {.iov_base = &m, .iov_len = sizeof(m)};
+    union {
+        struct keeper_message m;
+        struct keeper_will will;
+    } packet;
+    struct iovec iov = {.iov_base = &packet, .iov_len = sizeof(packet)};
     struct msghdr h = {.msg_iov = &iov,
                        .msg_iovlen = 1,
                        .msg_control = control.bytes,
@@ -138,11 +141,15 @@ static bool hear(struct keep *kp, bool *again)
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR;
     }
-    if (n != (ssize_t)sizeof(m)) {
+    if (n == (ssize_t)sizeof(packet.will)) {
+        kp->will = packet.will;
+        return true;
+    }
+    if (n != (ssize_t)sizeof(packet.m)) {
         return false;
     }
     fds_n = take_fds(&h, fds);
-    obey(kp, &m, fds, fds_n);
+    obey(kp, &packet.m, fds, fds_n);
     for (uint32_t i = 0; i < fds_n; i++) {
         close(fds[i]);
     }
@@ -249,5 +256,6 @@ int keeper_main(int argc, char **argv)
     }
     serve(&kp);
     keep_bury(&kp);
+    keeper_will_execute(&kp.will);
     return 0;
 }

@@ -12,6 +12,7 @@ enum keeper_kind {
     KEEPER_EXITED
 };
 
+/* … or a struct keeper_will, told apart by its size. */
 #define KEEPER_FDS 3
 
 struct keeper_message {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 10
+#define UNSETTLED_MAX 100
 #define SIGRTMAX_ANY 64
 
 uint64_t keep_now_ms(void)
@@ -72,7 +73,7 @@ void keep_listen(struct place *p)
     }
     p->state = PLACE_RUNNING;
     p->tell_started = true;
-    if (p->stopping && p->kill_ms != 0) {
+    if (p->stopping && p->kill_ms > keep_now_ms()) {
         tell_to_end(p);
     }
 }
@@ -178,6 +179,7 @@ static struct place *place_of_stray(struct keep *kp, pid_t pid)
 static void kill_if_left_over(void *data, pid_t pid)
 {
     struct keep *kp = data;
+    struct proc_stat st;
     struct place *p;
 
     if (place_of_leader(kp, pid) != NULL) {
@@ -187,11 +189,16 @@ static void kill_if_left_over(void *data, pid_t pid)
     if (p != NULL) {
         kill(pid, SIGKILL);
         p->strays++;
+    } else if (!proc_stat(pid, &st) || st.state == 'Z') {
+        kp->unsettled = true;
     }
 }
 
 /* A place is through once no child of its is found. Nobody is missed: while a stray lives, one of
- * its line is a child of ours, and whoever was killed counts until it was waited for. */
+ * its line is a child of ours, and is killed and counted when we come to it; or it has ended since
+ * the list of children was made, and then we look again, because what it had started is our child
+ * now and may not be on that list. (A place whose worker makes such children all the time must not
+ * hold up others for ever.) */
 static void clean_up(struct keep *kp)
 {
     uint32_t ended_n = 0;
@@ -203,11 +210,13 @@ static void clean_up(struct keep *kp)
     if (ended_n == 0) {
         return;
     }
+    kp->unsettled = false;
     proc_each_child(kill_if_left_over, kp);
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         struct place *p = &kp->places[i];
 
-        if (p->state == PLACE_ENDED && p->strays == 0) {
+        if (p->state == PLACE_ENDED && p->strays == 0 &&
+            (!kp->unsettled || ++p->unsettled_n > UNSETTLED_MAX)) {
             p->state = PLACE_EXITED;
         }
     }

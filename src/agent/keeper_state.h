@@ -4,6 +4,7 @@
 #define AGENT_KEEPER_STATE_H
 
 #include "agent/keeper_message.h"
+#include "agent/keeper_will.h"
 
 #include <sys/types.h>
 
@@ -22,19 +23,22 @@ struct place {
     uint64_t marker;
     pid_t pid;
     bool tell_started;
-    bool stopping;    /* was asked to end */
-    bool told_to_end; /* SIGTERM was sent */
-    uint64_t kill_ms; /* stopping: when SIGKILL follows; 0 once it did */
-    uint32_t strays;  /* ENDED: found at the last look */
-    int report_fd;    /* STARTING: what the child says when it can't exec; else -1 */
-    uint32_t code;    /* ENDED, EXITED */
+    bool stopping;        /* was asked to end */
+    bool told_to_end;     /* SIGTERM was sent */
+    uint64_t kill_ms;     /* stopping: when SIGKILL follows; 0 once it did */
+    uint32_t strays;      /* ENDED: found at the last look */
+    uint32_t unsettled_n; /* … and looks that were in doubt */
+    int report_fd;        /* STARTING: what the child says when it can't exec; else -1 */
+    uint32_t code;        /* ENDED, EXITED */
     char why[TEXT_MAX_LEN];
 };
 
 struct keep {
     int agent_fd;
     int signal_fd;
-    bool unsent; /* the agent's queue is full */
+    bool unsent;    /* the agent's queue is full */
+    bool unsettled; /* a look was overtaken by an end */
+    struct keeper_will will;
     struct place places[SLOTS_MAX];
 };
 

@@ -103,14 +103,20 @@ void node_addr_next(struct node *n, uint32_t slot)
     struct report r = {.slot = slot};
     uint16_t port = 0;
 
+    /* Its own address, and a place to meet if it is rank 0: both new for each start, so that nobody
+     * of the generation before is mistaken for a peer. */
     if (n->addr.port != 0) {
-        s->port = n->addr.port + slot;
-    } else if (ports_pick(&n->ports, &port) == MU_OK) {
+        port = (uint16_t)(n->addr.port + slot);
+    } else if (ports_pick(&n->ports, &port) != MU_OK) {
+        log_warn(NODE_AREA, "no free port for slot %u: others can't connect to it", slot);
+    }
+    snprintf(s->addr, sizeof(s->addr), strchr(n->addr.host, ':') != NULL ? "[%s]:%u" : "%s:%u",
+             n->addr.host, port);
+    if (ports_pick(&n->ports, &port) == MU_OK) {
         s->port = port;
     } else {
         log_warn(NODE_AREA, "no free port for slot %u; MASTER_PORT stays %u", slot, s->port);
     }
-    strcpy(s->addr, n->addr.host);
     strcpy(r.addr, s->addr);
     r.port = s->port;
     node_queue(n, AGENT_ON_ADDR, slot, 0, &r);

@@ -12,21 +12,17 @@
 #define BY_ITSELF_MS 2000 /* a worker that knows that the run is over may end by itself */
 #define CANNOT_START (128 + SIGKILL) /* not the script's fault, so its budget is left alone */
 
-static uint32_t rank_of(const struct generation *g, wid worker)
-{
-    for (uint32_t i = 0; i < g->members_n; i++) {
-        if (g->members[i].worker == worker) {
-            return i;
-        }
-    }
-    return NODE_ALONE;
-}
-
 static void set_generation(struct node_slot *s, const struct generation *g)
 {
     s->generation = g != NULL ? g->number : 0;
-    s->rank = g != NULL ? rank_of(g, s->worker) : NODE_ALONE;
-    s->world = g != NULL ? g->members_n : 0;
+    s->rank = NODE_ALONE;
+    s->world = 0;
+    for (uint32_t i = 0; g != NULL && i < g->members_n; i++) {
+        if (role_trains(g->members[i].role)) {
+            s->rank = g->members[i].worker == s->worker ? s->world : s->rank;
+            s->world++;
+        }
+    }
 }
 
 /* "generation 7: rank 0 of 2", "warming up" */
@@ -39,7 +35,10 @@ static struct who who(const struct node *n, uint32_t slot)
     const struct node_slot *s = &n->slots[slot];
     struct who w;
 
-    if (s->rank == NODE_ALONE) {
+    if (s->rank == NODE_ALONE && s->generation != 0 && !role_trains(n->config->role)) {
+        snprintf(w.text, sizeof(w.text), "generation %llu: %s", (unsigned long long)s->generation,
+                 n->config->role == ROLE_PS ? "parameter server" : "evaluator");
+    } else if (s->rank == NODE_ALONE) {
         strcpy(w.text, "warming up");
     } else {
         snprintf(w.text, sizeof(w.text), "generation %llu: rank %u of %u",
@@ -288,6 +287,20 @@ static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code,
     node_event(n, &e);
 }
 
+/* An orchestrator inside of us is gone with us. */
+void node_slot_will(struct node *n, const struct msg_welcome *m)
+{
+    struct keeper_will will = {.bye = {.node = m->node,
+                                       .store = m->store,
+                                       .incarnation = n->agent.config.hello.incarnation},
+                               .endpoints = n->config->endpoints,
+                               .token = n->config->token};
+
+    if (!n->config->standalone && n->keeper != NULL) {
+        keeper_set_will(n->keeper, &will);
+    }
+}
+
 static void on_lost(void *data)
 {
     struct node *n = data;
@@ -305,6 +318,7 @@ static void on_lost(void *data)
         node_end(n, 1);
         return;
     }
+    node_slot_will(n, &(struct msg_welcome){.node = n->agent.node, .store = n->agent.store});
     for (uint32_t i = 0; i < n->config->slots; i++) {
         if (n->slots[i].cookie != 0) {
             forget(n, i);

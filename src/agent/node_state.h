@@ -167,6 +167,8 @@ void node_slot_life(struct node *n, uint32_t slot, wid worker);
 void node_slot_generation(struct node *n, uint32_t slot, const struct generation *g);
 void node_slot_say_life(struct node *n, uint32_t slot);
 void node_slot_kill_all(struct node *n, uint32_t grace_ms);
+/* From here on the keeper says goodbye in our place if we are killed. */
+void node_slot_will(struct node *n, const struct msg_welcome *m);
 uint64_t node_slots_deadline(const struct node *n);
 void node_slots_tick(struct node *n, uint64_t now_ms);
 int node_slots_open(struct node *n, char *error);

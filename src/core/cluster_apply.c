@@ -164,7 +164,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     }
     list_push(c, &j->others, n);
     j->nodes_n++;
-    if (role_trains(n->role)) {
+    if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
         j->newcomer_ms = c->now_ms;
     }
     n->lease_end_ms = c->now_ms + c->config.lease_ms;

@@ -100,14 +100,17 @@ static bool mending(struct cluster *c, struct job *j)
     return false;
 }
 
-/* The first member's port is what its scripts meet at. The one of the last generation may have
+/* The first trainer's port is what its scripts meet at. The one of the last generation may have
  * stragglers, so its agent's word of another is awaited for a moment. */
 static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct generation *g)
 {
-    const struct node *n = node_by_number(c, wid_node(c->scratch[0].worker));
+    wid first = 0;
 
-    if (j->mode == MODE_INPROCESS || g->members_n == 0 || MUTATED(PORT_IS_NEW) ||
-        !node_worker(c, n, wid_slot(c->scratch[0].worker))->port_used) {
+    for (uint32_t i = 0; i < g->members_n && first == 0; i++) {
+        first = role_trains(c->scratch[i].role) ? c->scratch[i].worker : 0;
+    }
+    if (j->mode == MODE_INPROCESS || first == 0 || MUTATED(PORT_IS_NEW) ||
+        !node_worker(c, node_by_number(c, wid_node(first)), wid_slot(first))->port_used) {
         return 0;
     }
     return MAX(j->published_ms, c->jump_ms) + c->config.lease_ms;
@@ -137,7 +140,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         const struct node *n = &c->nodes[c->picked[i]];
 
         if (!node_suspected(c, n)) {
-            full_n++;
+            full_n += role_trains(n->role);
             for (uint32_t s = 0; s < n->slots; s++) {
                 add_member(c, &g, n, s, false);
             }

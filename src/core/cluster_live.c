@@ -34,7 +34,9 @@ bool worker_joinable(const struct cluster *c, const struct node *n, const struct
 
 static void judge_slots(struct cluster *c, const struct node *n, bool *available, bool *joinable)
 {
-    *available = *joinable = node_alive(n) && !n->draining && role_trains(n->role);
+    bool may = role_trains(n->role) || c->jobs[n->job].mode != MODE_INPROCESS;
+
+    *available = *joinable = node_alive(n) && !n->draining && may;
     for (uint32_t s = 0; s < n->slots && *available; s++) {
         const struct worker *w = node_worker(c, n, s);
         bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc);
@@ -59,7 +61,7 @@ static void tally_worker(struct cluster *c, const struct job *j, const struct no
     if (w->current_inc != 0 && !current_lost && w->entered == j->number) {
         t->entered_n++;
     }
-    if (w->active_inc != 0) {
+    if (w->active_inc != 0 && role_trains(n->role)) {
         t->survivors_n += !active_lost;
         t->finished_n += !active_lost && w->phase == PHASE_FINISHED;
         t->dead_n += worker_dead(n, w, w->active_inc);
@@ -92,8 +94,10 @@ void node_refresh(struct cluster *c, struct node *n)
         memcmp(&t, &n->tally, sizeof(t)) != 0) {
         job_touch(c, j);
     }
-    j->available_n += available;
-    j->available_n -= n->available;
+    if (role_trains(n->role)) {
+        j->available_n += available;
+        j->available_n -= n->available;
+    }
     n->available = available;
     n->joinable = joinable;
     tally_add(&j->tally, &t, 1);

@@ -1,6 +1,6 @@
 /* Which nodes a planned or a fresh generation should have: members in their order as far
  * as the size goes (so that a shrink cuts the tail), then newcomers, those on the
- * least-loaded hosts first. */
+ * least-loaded hosts first. Nodes that only help (restart mode) come on top of the size. */
 #include "core/cluster_state.h"
 #include "core/mutation.h"
 
@@ -13,7 +13,7 @@ static uint32_t size_wanted(const struct job *j)
 
 static bool wanted(const struct job *j, const struct node *n)
 {
-    return !n->draining && (!j->listed || n->listed);
+    return !n->draining && (!j->listed || n->listed || !role_trains(n->role));
 }
 
 /* Does it have a living worker that holds the lineage? */
@@ -53,12 +53,13 @@ static void by_number(struct cluster *c, uint32_t first, uint32_t end)
 static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked_n, uint32_t cap,
                                bool whole)
 {
-    uint32_t first = picked_n;
+    uint32_t first = picked_n, trainers_n = 0;
     struct heap heap;
 
     memset(c->loads, 0, c->buckets * sizeof(*c->loads));
     for (uint32_t i = 0; i < picked_n; i++) {
         load_of(c, c->nodes[c->picked[i]].host)->n++;
+        trainers_n += role_trains(c->nodes[c->picked[i]].role);
     }
     heap_init(&heap, c->ranking, c->config.nodes_max);
     for (struct node *n = node_at(c, j->others.first); n != NULL; n = node_at(c, n->next)) {
@@ -66,17 +67,21 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
             heap_push(&heap, (uint64_t)load_of(c, n->host)->n << 32 | n->number, node_index(c, n));
         }
     }
-    while (picked_n < cap && heap_top(&heap) != NULL) {
+    while (heap_top(&heap) != NULL) {
         struct heap_item top = *heap_top(&heap);
         const struct node *n = &c->nodes[top.value];
         struct load *load = load_of(c, n->host);
 
         heap_pop(&heap);
+        if (trainers_n >= cap && role_trains(n->role)) {
+            continue;
+        }
         if (load->n != top.key >> 32) { /* Its host was taken from since. */
             heap_push(&heap, (uint64_t)load->n << 32 | n->number, top.value);
             continue;
         }
         load->n++;
+        trainers_n += role_trains(n->role);
         c->picked[picked_n++] = top.value;
     }
     by_number(c, first, picked_n);
@@ -87,12 +92,13 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
 static uint32_t pick_members(struct cluster *c, struct job *j, uint32_t cap, bool whole,
                              bool leavers)
 {
-    uint32_t picked_n = 0;
+    uint32_t picked_n = 0, trainers_n = 0;
 
     for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
         bool in = whole ? n->available : holds_state(n);
 
-        if (picked_n < cap && in && (leavers || wanted(j, n))) {
+        if ((trainers_n < cap || !role_trains(n->role)) && in && (leavers || wanted(j, n))) {
+            trainers_n += role_trains(n->role);
             c->picked[picked_n++] = node_index(c, n);
         }
     }

@@ -212,11 +212,6 @@ static inline struct node *node_at(struct cluster *c, uint32_t index)
     return index == NONE ? NULL : &c->nodes[index];
 }
 
-static inline bool role_trains(uint8_t role)
-{
-    return role == ROLE_WORKER || role == ROLE_CHIEF;
-}
-
 /* cluster_live.c: who is alive, and what that means for its job's counts */
 bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);

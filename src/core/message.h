@@ -46,6 +46,13 @@ static inline uint32_t wid_incarnation(wid w)
 
 enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
 
+/* Those count for min and max, and for the end of the job. The others are there to help: in restart
+ * mode they are started and stopped with each generation, in-process they are on their own. */
+static inline bool role_trains(uint8_t role)
+{
+    return role == ROLE_WORKER || role == ROLE_CHIEF;
+}
+
 /* auto until the first worker decides it. */
 enum mode { MODE_AUTO, MODE_RESTART, MODE_INPROCESS, MODE_N };
 

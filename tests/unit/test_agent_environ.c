@@ -79,8 +79,8 @@ static void assert_holds(char **env, const char *const *want)
 
 static void a_rank_is_a_position_by_node_and_by_role(void **state)
 {
-    static const char *const want[] = {"RANK=3",
-                                       "WORLD_SIZE=6",
+    static const char *const want[] = {"RANK=2", /* a parameter server has none */
+                                       "WORLD_SIZE=5",
                                        "LOCAL_RANK=1",
                                        "LOCAL_WORLD_SIZE=3",
                                        "GROUP_RANK=1",
@@ -248,7 +248,7 @@ static void the_master_is_rank_0_unless_it_is_given(void **state)
         const char *host, *want_port, *tf;
     } cases[] = {
         {"node1", 4000, "node1", "4000", "node1:4000"},
-        {"node1:5555", 4000, "node1", "4000", "node1:4000"},
+        {"node1:5555", 4000, "node1", "4000", "node1:5555"},
         {"node1:5555", 0, "node1", "5555", "node1:5555"},
         {"[::1]:5555", 0, "::1", "5555", "[::1]:5555"},
         {"[fe80::2]", 4000, "fe80::2", "4000", "[fe80::2]:4000"},
@@ -279,6 +279,28 @@ static void the_master_is_rank_0_unless_it_is_given(void **state)
     env = make(&c);
     assert_string_equal(environ_get(env, "MASTER_ADDR"), "head");
     assert_string_equal(environ_get(env, "MASTER_PORT"), "1234");
+    free(env);
+}
+
+static void whoever_only_helps_has_no_rank_and_is_no_master(void **state)
+{
+    char *base[] = {(char *)(uintptr_t) "RANK=9", NULL};
+    struct environ_config c;
+    struct group gr;
+    char **env;
+    wid ps;
+
+    init(&gr);
+    ps = join(&gr, 1, 0, ROLE_PS);
+    join(&gr, 2, 0, ROLE_WORKER);
+    c = config_of(&gr, ps);
+    c.base = base;
+    env = make(&c);
+    assert_null(environ_get(env, "RANK"));
+    assert_string_equal(environ_get(env, "WORLD_SIZE"), "1");
+    assert_string_equal(environ_get(env, "ROLE_RANK"), "0");
+    assert_string_equal(environ_get(env, "MASTER_ADDR"), "10.0.0.2");
+    assert_non_null(strstr(environ_get(env, "TF_CONFIG"), "\"type\":\"ps\""));
     free(env);
 }
 
@@ -400,6 +422,7 @@ int main(void)
         cmocka_unit_test(what_is_inherited_is_replaced_and_the_rest_kept),
         cmocka_unit_test(threads_are_one_if_there_are_several_workers_and_nobody_said),
         cmocka_unit_test(the_master_is_rank_0_unless_it_is_given),
+        cmocka_unit_test(whoever_only_helps_has_no_rank_and_is_no_master),
         cmocka_unit_test(workers_alone_are_a_cluster_of_workers),
         cmocka_unit_test(roles_have_their_own_indices_and_an_evaluator_is_in_no_cluster),
         cmocka_unit_test(there_is_one_chief_only),

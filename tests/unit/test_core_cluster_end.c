@@ -293,6 +293,19 @@ static void in_restart_mode_those_who_exit_after_the_end_restart_nobody(void **s
     assert_int_equal(job().generation, 1);
 }
 
+static void in_restart_mode_helpers_hold_up_no_end(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(1, 1);
+    at("p")->role = ROLE_PS;
+    join("p a");
+    settle();
+    expect_active("fresh", "p a");
+    finish("a", 0);
+    assert_true(job().ended);
+    assert_true(at("p")->ended);
+}
+
 static void later_joiners_are_told_that_it_is_done(void **state)
 {
     form("a b");
@@ -403,6 +416,7 @@ int main(void)
         CASE(a_finished_job_takes_nobody_in),
         CASE(one_that_dies_before_it_has_finished_holds_up_nobody),
         CASE(in_restart_mode_those_who_exit_after_the_end_restart_nobody),
+        CASE(in_restart_mode_helpers_hold_up_no_end),
         CASE(later_joiners_are_told_that_it_is_done),
         CASE(a_new_run_begins_once_all_have_left_and_numbers_go_on),
         CASE(numbers_go_on_after_a_snapshot_of_an_ended_run),

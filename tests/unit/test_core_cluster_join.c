@@ -323,6 +323,36 @@ static void a_newcomer_that_has_not_reached_every_member_waits(void **state)
 
 /* ---- roles ---- */
 
+static void in_restart_mode_helpers_are_members_on_top_of_the_size(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(2, 2);
+    at("p")->role = ROLE_PS;
+    at("e")->role = ROLE_EVALUATOR;
+    join("p e a");
+    pass(60000);
+    assert_int_equal(said_like("record generation"), 0); /* Two are to train. */
+    join("b c");
+    expect_generation("fresh", "p e a b");
+}
+
+static void in_restart_mode_a_lost_helper_restarts_everyone(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(1, 1);
+    at("p")->role = ROLE_PS;
+    join("p a");
+    settle();
+    expect_active("fresh", "p a");
+    exits("p", 0, 137);
+    pass(f.config.reconnect_ms);
+    expect_generation("fresh", "a");
+    settle();
+    next_life("p", 0);
+    warm("p");
+    expect_generation("fresh", "a p#2");
+}
+
 static void ps_and_evaluators_neither_count_nor_are_in_a_generation(void **state)
 {
     shape(2, 2);
@@ -404,6 +434,8 @@ static void two_jobs_may_have_nodes_of_the_same_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(in_restart_mode_helpers_are_members_on_top_of_the_size),
+        CASE(in_restart_mode_a_lost_helper_restarts_everyone),
         CASE(one_registration_gives_a_generation_of_one),
         CASE(several_registrations_give_min_equal_max_members_in_their_order),
         CASE(a_third_waits_while_two_run_and_then_all_are_in),
