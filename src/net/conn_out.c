@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LAST_READS 64
 #define FLUSH_MAX ((size_t)1 << 20) /* in one turn; others wait too */
 
 void conn_drop_queue(struct conn *c)
@@ -114,13 +115,12 @@ static void say_goodbye(struct conn *c)
     conn_watch(c, UV_READABLE);
 }
 
-/* The peer may have said why it closed: that comes before the news that writing failed. */
-static void on_broken(struct conn *c, const char *why)
+void conn_broken(struct conn *c, const char *why)
 {
-    for (int i = 0; i < 64 && c->state == CONN_OPEN; i++) {
+    for (int i = 0; i < LAST_READS && c->state == CONN_OPEN; i++) {
         conn_read(c);
     }
-    if (c->state == CONN_OPEN || c->state == CONN_FLUSHING) {
+    if (c->state != CONN_CLOSED) {
         conn_fail(c, MU_EIO, why);
     }
 }
@@ -137,7 +137,7 @@ void conn_flush(struct conn *c)
         const ssize_t sent = put(c, bytes, n, why, sizeof(why));
 
         if (sent < 0) {
-            on_broken(c, why);
+            conn_broken(c, why);
             return;
         }
         if (sent == 0) {

@@ -33,14 +33,24 @@ static void discard(struct conn *c)
     }
 }
 
+/* libuv calls every error of a socket the same; the socket knows more, and tells it once. */
+static void on_error(struct conn *c, int status)
+{
+    if (c->state == CONN_OPEN) {
+        conn_broken(c, uv_strerror(status)); /* Reading comes upon the error. */
+        return;
+    }
+    const int error = socket_outcome(c->fd);
+
+    conn_fail(c, MU_EIO, error != 0 ? socket_why(error) : uv_strerror(status));
+}
+
 static void on_poll(uv_poll_t *handle, int status, int events)
 {
     struct conn *c = handle->data;
 
-    if (status < 0) { /* libuv calls every error of the socket the same; the socket knows more. */
-        const int error = socket_outcome(c->fd);
-
-        conn_fail(c, MU_EIO, error != 0 ? socket_why(error) : uv_strerror(status));
+    if (status < 0) {
+        on_error(c, status);
         return;
     }
     if (c->state == CONN_CONNECTING) {

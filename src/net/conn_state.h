@@ -79,6 +79,8 @@ void conn_read(struct conn *c);
 /* conn_out.c */
 void conn_settle(struct conn *c); /* what the hub calls before the loop waits */
 void conn_flush(struct conn *c);
+/* The socket failed. The peer may have said why it closed: that is read first. */
+void conn_broken(struct conn *c, const char *why);
 void conn_drop_queue(struct conn *c);
 
 /* dial.c */

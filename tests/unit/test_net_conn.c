@@ -452,6 +452,38 @@ static void last_words_are_heard_although_writing_fails(void **state)
     kit_close(&k);
 }
 
+/* … also when a reset says it: the peer closed while words of ours were on their way. */
+static void last_words_are_heard_before_a_reset(void **state)
+{
+    struct kit k;
+    struct sockaddr_in sa = {.sin_family = AF_INET};
+    socklen_t n = sizeof(sa);
+    struct frame *f = lease(3);
+    int at = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, peer;
+
+    sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(at, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    assert_int_equal(listen(at, 1), 0);
+    assert_int_equal(getsockname(at, (struct sockaddr *)&sa, &n), 0);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    peer = accept(at, NULL, NULL);
+    kit_open(&k, NULL);
+    assert_int_equal(
+        conn_open(&k.loop, fd, NULL, false, &kit_handler, NULL, &k.client, &k.client.c), MU_OK);
+    kit_wait(&k, k.client.opened_n == 1);
+    conn_send(k.client.c, f);
+    kit_wait(&k, conn_queued(k.client.c) == 0);
+    assert_int_equal(write(peer, f->bytes, f->n), f->n);
+    close(peer); /* with words unread: a reset */
+    kit_wait(&k, k.client.closed_n == 1);
+    assert_int_equal(k.client.frames_n, 1);
+    assert_int_equal(k.client.status, MU_EIO);
+    close(at);
+    frame_unref(f);
+    kit_close(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +503,7 @@ int main(void)
         cmocka_unit_test(whoever_says_nothing_is_closed_in_time),
         cmocka_unit_test(plain_connections_know_their_peer),
         cmocka_unit_test(last_words_are_heard_although_writing_fails),
+        cmocka_unit_test(last_words_are_heard_before_a_reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
