@@ -271,6 +271,13 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
     if (n == NULL && m->store == c->config.store) { /* A keeper's word for its agent. */
         n = node_by_number(c, m->node);
         n = n != NULL && n->incarnation == m->incarnation ? n : NULL;
+        if (n != NULL && n->state == NODE_UP && !n->going) {
+            say_note(fx, &(struct note){.kind = NOTE_LOST,
+                                        .job = c->jobs[n->job].name,
+                                        .node = n->name,
+                                        .generation = c->jobs[n->job].number,
+                                        .reason = "its agent was killed"});
+        }
     }
     if (n != NULL && n->state == NODE_UP) {
         node_leave(c, n, fx);
