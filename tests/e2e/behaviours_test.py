@@ -6,6 +6,7 @@ usage: behaviours_test.py MUSTER [CASE…]
 import glob
 import json
 import os
+import signal
 import time
 
 import kit
@@ -304,15 +305,45 @@ def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back
         found = puppets.ordered('a', 'b', 'c')
         generation = found[0].world()['generation']
         lost = next(one for one in found if one.node == 'b')
-        os.kill(lost.pid, 9)
+        os.kill(lost.pid, signal.SIGKILL)
         kit.wait_until(lambda: len(puppets.of('b')) == 2, 'node b had another worker')
         again = puppets.of('b')[1]
         again.do('join')
         again.do(f'wait {generation} {LONG_MS}')
-        stay = [one for one in found if one is not lost]
-        kit.wait_until(lambda: {one.world()['size'] for one in (*stay, again)} == {3}, 'all were in')
+        there = [one for one in found if one is not lost] + [again]
+        kit.wait_until(lambda: {one.world()['size'] for one in there} == {3}, 'all were in')
         assert [len(puppets.of(node)) for node in 'abc'] == [1, 2, 1]
-        stage.leave([*stay, again])
+        stage.leave(there)
+
+
+def test_a_worker_of_an_in_process_job_that_stands_still_is_left_out_until_it_goes_on():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        stays, stands = sorted(found, key=lambda one: one.node)
+        os.kill(stands.pid, signal.SIGSTOP)
+        kit.wait_until(lambda: stays.world()['size'] == 1, 'one was left out')
+        os.kill(stands.pid, signal.SIGCONT)
+        found = puppets.ordered('a', 'b', generation=stays.world()['generation'])
+        assert found == [stays, stands] and len(puppets.all) == 2
+        stage.leave(found)
+
+
+def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_on():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='1:3')
+        stage.start('a', 'b', 'c')
+        found = puppets.ordered('a', 'b', 'c')
+        generation = found[0].world()['generation']
+        assert stage.nodes.pop('b').terminate() == 0
+        left = puppets.ordered('a', 'c', generation=generation)
+        assert left == [found[0], found[2]] and len(puppets.all) == 3
+        generation = left[0].world()['generation']
+        stage.nodes.pop('a').kill9()
+        last = puppets.ordered('c', generation=generation)
+        assert last == [found[2]] and len(puppets.all) == 3
+        stage.leave(last)
 
 
 if __name__ == '__main__':

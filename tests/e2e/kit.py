@@ -9,8 +9,8 @@
         assert a.wait() == 0
 
 A world has a folder of its own, in which everything that it starts keeps its files, and a marker
-in the environment of everything that it starts. When it is left, it kills its orchestrators and agents
-as `kill -9` does, and it is an error if anything that carries the marker is still there a
+in the environment of everything that it starts. When it is left, it kills its orchestrators and
+agents as `kill -9` does, and it is an error if anything that carries the marker is still there a
 little later: so every case also shows that agents leave nothing behind. When a case fails, the
 logs go with the failure.
 
@@ -209,8 +209,8 @@ class Process:
     def spawn(self, words, **env):
         with open(self.path + '.out', 'ab') as out, open(self.path + '.err', 'ab') as err:
             self.process = subprocess.Popen([MUSTER, *words], stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=err, env=self.world.env(**env), cwd=self.world.dir,
-                                            start_new_session=True)
+                                            stderr=err, env=self.world.env(**env),
+                                            cwd=self.world.dir, start_new_session=True)
 
     @property
     def pid(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Orchestrators that are killed and come back: nothing that was acknowledged is lost, no script that
-has nothing to do with it is disturbed.
+"""Orchestrators that are killed and come back: nothing that was acknowledged is lost, and no script
+that has nothing to do with it is disturbed.
 
 usage: orchestrator_test.py MUSTER [CASE…]
 
@@ -13,6 +13,7 @@ import signal
 import time
 
 import kit
+from puppets import PROGRAM, STATUSES, Puppets
 
 SERVE = ('--lease', '3', '--join-window', '0.2')
 CRASHES = 100 if kit.FULL else 10
@@ -313,6 +314,36 @@ def test_a_run_that_ended_stays_ended_and_the_next_has_the_next_number():
             assert (after['run'], after['state']) == (run, 'done'), after
             assert after['generation'] == before['generation'], (before, after)
         assert [r['run'] for r in job.reports()] == [1, 2, 3]
+
+
+def test_workers_that_know_muster_live_through_it_and_values_by_tag_too():
+    with kit.World() as world, Puppets(world) as puppets:
+        orchestrator = world.orchestrator(*SERVE)
+        job = orchestrator.job(nnodes='2', mode='inprocess')
+        nodes = [job.node(name, script=PROGRAM, E2E_PUPPETS=puppets.path) for name in 'ab']
+        found = puppets.ordered('a', 'b')
+        before = found[0].world()
+        wait_ms = kit.LONG_S * 1000
+        for turn in range(3):
+            found[turn % 2].tell(f'sync tag {wait_ms} {turn}x')
+            orchestrator.kill9()
+            found[1 - turn % 2].tell(f'sync tag {wait_ms} {turn}y')
+            time.sleep(0.2)
+            orchestrator.start()
+            answers = [one.answer() for one in found]
+            assert all(f'={turn}x' in a and f'={turn}y' in a for a in answers), answers
+        orchestrator.kill9()
+        answer = found[0].ask('barrier gate 300')
+        assert answer.startswith(f'error {STATUSES["timedout"]} '), answer
+        orchestrator.start()
+        for one in found:
+            one.tell(f'barrier gate {wait_ms}')
+        assert [one.answer() for one in found] == ['ok', 'ok']
+        assert found[0].world() == before and len(puppets.all) == 2
+        for one in found:
+            one.do('leave')
+            one.tell('exit 0')
+        assert [node.wait() for node in nodes] == [0, 0]
 
 
 def change_data(orchestrator):

@@ -1,6 +1,6 @@
-"""A script that does not want to go: it and its descendants ignore SIGTERM, one of them has left its
-group and session, one its parents too, one its environment. Their pids are in $E2E_DIR/stubborn.NODE.json
-before it goes on as report.py."""
+"""A script that does not want to go: it and its descendants ignore SIGTERM, one of them has left
+its group and session, one its parents too, one its environment. Their pids are in
+$E2E_DIR/stubborn.NODE.json before it goes on as report.py."""
 import json
 import os
 import signal
@@ -20,8 +20,8 @@ def become(way, pipe):
         os._exit(0)
     os.write(pipe, f'{way} {os.getpid()}\n'.encode())
     if way == 'bare':  # Without the environment by which its agent could know it.
-        os.execve(sys.executable, [sys.executable, '-SEc', 'while True: __import__("time").sleep(9)'],
-                  {})
+        stay = 'while True: __import__("time").sleep(9)'
+        os.execve(sys.executable, [sys.executable, '-SEc', stay], {})
     while True:
         time.sleep(9)
 

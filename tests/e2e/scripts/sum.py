@@ -1,5 +1,5 @@
-"""Every rank has a one; rank 0 adds them up at MASTER_ADDR:MASTER_PORT and tells the others. Each writes the sum into
-$E2E_DIR/sum.GENERATION.RANK, then goes on as report.py."""
+"""Every rank has a one; rank 0 adds them up at MASTER_ADDR:MASTER_PORT and tells the others. Each
+writes the sum into $E2E_DIR/sum.GENERATION.RANK, then goes on as report.py."""
 import os
 import socket
 import time
