@@ -41,8 +41,10 @@ int journal_refuse(struct journal *j, const char *fmt, ...)
 
 int journal_sqlite_error(struct journal *j, int rc, const char *what)
 {
-    const char *detail = j->db ? sqlite3_errmsg(j->db) : sqlite3_errstr(rc);
-    int err = j->db ? sqlite3_system_errno(j->db) : 0;
+    /* The head is written past the database, which then knows of no error. */
+    const bool knows = j->db != NULL && (sqlite3_errcode(j->db) & 0xff) == (rc & 0xff);
+    const char *detail = knows ? sqlite3_errmsg(j->db) : sqlite3_errstr(rc);
+    int err = knows ? sqlite3_system_errno(j->db) : 0;
 
     switch (rc & 0xff) {
     case SQLITE_FULL:
