@@ -6,6 +6,8 @@
 
 #define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 10 /* refusals: a node that just died has left its name by then */
+#define SAY_AFTER 3     /* refusals for now: what passes at once is not worth a line, … */
+#define SAY_EVERY 600   /* … what does not is worth one a minute */
 
 static bool has_chosen_name(const struct node *n)
 {
@@ -61,6 +63,9 @@ static void on_refused(struct node *n, const struct msg_refused *m)
         as.status = MU_EAGAIN;
     } else if (m->status == MU_EEXIST && n->refused_n == 1) {
         log_warn(NODE_AREA, "%s; trying again for a while", m->text);
+    } else if (m->status == MU_EAGAIN && n->refused_n % SAY_EVERY == SAY_AFTER) {
+        log_warn(NODE_AREA, "the orchestrator at %s can't take this node in for now: %s",
+                 n->link.where, m->text);
     }
     node_event(n, &e);
     if (m->status == MU_ELIMIT && n->agent.last_code != 0) {
