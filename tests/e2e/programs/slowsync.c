@@ -1,0 +1,56 @@
+/* Preloaded, it makes a slow disk: fsync and fdatasync first sleep for as many milliseconds as the
+ * file $SLOWSYNC_FILE says, read again each time; no file, no wait. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int fsync(int fd);
+int fdatasync(int fd);
+
+static long wait_ms(void)
+{
+    const char *path = getenv("SLOWSYNC_FILE");
+    char text[24] = "";
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    if (fd >= 0) {
+        if (read(fd, text, sizeof(text) - 1) < 0) {
+            text[0] = '\0';
+        }
+        close(fd);
+    }
+    return strtol(text, NULL, 10);
+}
+
+static void dawdle(void)
+{
+    const long ms = wait_ms();
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+static int real_sync(const char *name, int fd)
+{
+    /* ISO C has no way to turn what dlsym gives into a function; POSIX has this one. */
+    int (*sync_fn)(int) = NULL;
+
+    *(void **)&sync_fn = dlsym(RTLD_NEXT, name);
+    return sync_fn(fd);
+}
+
+int fsync(int fd)
+{
+    dawdle();
+    return real_sync("fsync", fd);
+}
+
+int fdatasync(int fd)
+{
+    dawdle();
+    return real_sync("fdatasync", fd);
+}
