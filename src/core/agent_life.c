@@ -204,7 +204,7 @@ void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx)
         if (MUTATED(STOP_BEFORE_START)) {
             go_on(a, slot, fx);
         }
-    } else if (s->state == SLOT_WAITING ||
+    } else if ((s->state == SLOT_WAITING && (in_held(a, slot) || s->report.phase != PHASE_WARM)) ||
                (s->state == SLOT_FINISHED && newer && in_held(a, slot))) {
         go_on(a, slot, fx); /* Whoever had finished does so again, with the others. */
     }

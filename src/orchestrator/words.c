@@ -67,10 +67,13 @@ static void say_who(const struct msg_event *e, char *buf, size_t cap)
 
 static void say_what(const struct msg_event *e, char *buf, size_t cap)
 {
-    char who[NAME_MAX_LEN + 64], code[48];
+    char who[NAME_MAX_LEN + 64], code[48], step[40] = "";
     const char *colon = e->reason[0] != '\0' ? ": " : "";
 
     say_who(e, who, sizeof(who));
+    if (e->value != 0) { /* Plain scripts have no steps that we could know of. */
+        snprintf(step, sizeof(step), " at step %" PRIu64, e->value);
+    }
     say_exit(e, code, sizeof(code));
     switch ((enum note_kind)e->kind) {
     case NOTE_JOINED:
@@ -106,11 +109,10 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
                  e->generation, e->value, colon, e->reason);
         break;
     case NOTE_FINISHED:
-        snprintf(buf, cap, "a worker has finished at step %" PRIu64 ", the job is ending",
-                 e->value);
+        snprintf(buf, cap, "a worker has finished%s, the job is ending", step);
         break;
     case NOTE_ENDED:
-        snprintf(buf, cap, "ended at step %" PRIu64 "%s%s", e->value, colon, e->reason);
+        snprintf(buf, cap, "has ended%s%s%s", step, colon, e->reason);
         break;
     case NOTE_RESTARTED:
         snprintf(buf, cap, "the orchestrator started; every known node has a lease from now");
