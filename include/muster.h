@@ -147,7 +147,9 @@ typedef struct mu_values {
  * used again and again, by one thread of a worker at a time. data: n bytes, copied. On success
  * *values_out is to be released by mu_values_free(); NULL if nobody wants to know.
  *
- * MU_ETIMEDOUT: mu_error() names who is missing; the value is withdrawn. MU_EDONE, MU_EPEER.
+ * MU_ETIMEDOUT: mu_error() names who is missing; the value is withdrawn. MU_EDONE. MU_EPEER: its
+ * agent is gone; or all had come and the others have their answer, but the orchestrator was lost
+ * before this worker had it (with values_out NULL that is a success).
  * MU_EINVAL: the tag is empty, too long or not UTF-8. MU_ELIMIT: too many bytes. MU_EBUSY: another
  * thread waits with this tag. */
 MU_API int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,

@@ -256,6 +256,10 @@ struct msg_sync {
     char tag[SYNC_TAG_MAX];
     uint32_t data_n;
     uint8_t *data;
+    /* The last round of the tag that it has the answer of: number `done_n` of that generation. */
+    uint64_t done_generation;
+    uint32_t done_n;
+    uint64_t joined; /* it has been a member since this generation; 0: no, or it can't tell */
 };
 
 /* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */
@@ -271,6 +275,7 @@ struct msg_synced {
     char text[TEXT_MAX_LEN]; /* on failure: what happened, naming who is missing */
     uint32_t data_n;
     uint8_t *data;
+    uint32_t round; /* its number in `generation`; also on MU_EPEER: the last that it has missed */
 };
 
 /* ---- worker <-> worker; the frame's generation and key fence them ---- */

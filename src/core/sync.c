@@ -6,166 +6,6 @@
 
 #define ENDED_TEXT "the run of job %s has ended"
 
-/* ---- answers ---- */
-
-static void refuse(uint32_t conn, wid worker, uint64_t request, int status, uint64_t generation,
-                   const char *why, struct sync_effects *fx)
-{
-    struct msg_synced m = {
-        .worker = worker, .request = request, .status = status, .generation = generation};
-
-    if (conn == 0) {
-        return; /* It comes back, and asks again. */
-    }
-    memcpy(m.text, why, strnlen(why, sizeof(m.text) - 1));
-    fx->emit(fx, conn, &m);
-}
-
-/* All values of a complete round, in order of rank, to one of them. */
-static void answer(const struct sync *s, uint32_t value, uint32_t conn, struct sync_effects *fx)
-{
-    const struct sync_value *to = &s->values[value];
-    const struct sync_round *r = &s->rounds[to->round];
-    struct msg_synced m = {.worker = to->worker,
-                           .request = to->request,
-                           .status = MU_OK,
-                           .generation = r->generation,
-                           .total = r->here_n};
-
-    for (uint32_t i = r->first; i != NONE && conn != 0; i = s->values[i].next, m.index++) {
-        const struct sync_value *v = &s->values[i];
-
-        m.from = v->worker;
-        memcpy(m.addr, v->addr, sizeof(m.addr));
-        m.data_n = v->data_n;
-        m.data = v->data_n > 0 ? arena_at(&s->arena, v->data) : NULL;
-        fx->emit(fx, conn, &m);
-    }
-}
-
-/* ---- rounds ---- */
-
-/* Takes the values of workers that are no members over to another round of the tag: they go on
- * waiting. Without room for it they are refused. */
-static void move_waiting(struct sync *s, uint32_t round, struct sync_effects *fx)
-{
-    struct sync_round *r = &s->rounds[round];
-    char why[TEXT_MAX_LEN];
-    uint32_t other = NONE;
-    uint32_t next;
-
-    for (uint32_t i = r->first; i != NONE; i = next) {
-        struct sync_value *v = &s->values[i];
-
-        next = v->next;
-        if (v->gave_up) {
-            sync_value_give(s, i);
-        } else if (v->rank == NONE) {
-            int rc = other != NONE ? MU_OK : sync_round_take(s, r->job, r->tag, &other, why);
-
-            if (rc != MU_OK) {
-                refuse(v->conn, v->worker, v->request, rc, 0, why, fx);
-                sync_value_give(s, i);
-                continue;
-            }
-            sync_value_unlink(s, i);
-            sync_value_link(s, i, other);
-        }
-    }
-}
-
-/* Out of its job's list, and to the end of those that are remembered. */
-static void keep(struct sync *s, uint32_t round, uint64_t now_ms)
-{
-    struct sync_round *r = &s->rounds[round];
-
-    *(r->prev == NONE ? &s->jobs[r->job].rounds : &s->rounds[r->prev].next) = r->next;
-    if (r->next != NONE) {
-        s->rounds[r->next].prev = r->prev;
-    }
-    r->job = NONE;
-    r->end_ms = now_ms + s->config.keep_ms;
-    r->prev = s->kept_last;
-    r->next = NONE;
-    *(s->kept_last == NONE ? &s->kept_first : &s->rounds[s->kept_last].next) = round;
-    s->kept_last = round;
-    s->open_n--;
-    s->kept_n++;
-}
-
-/* Every member has put: each gets all. */
-static void finish(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_effects *fx)
-{
-    struct sync_round *r = &s->rounds[round];
-    const struct sync_job *j = &s->jobs[r->job];
-    const uint32_t total = j->members_n;
-
-    move_waiting(s, round, fx);
-    mu_assert(r->here_n == total && r->waiting_n == total);
-    for (uint32_t i = r->first; i != NONE; i = s->values[i].next) {
-        s->order[s->values[i].rank] = i;
-    }
-    r->first = r->last = NONE;
-    r->here_n = r->waiting_n = 0;
-    for (uint32_t rank = 0; rank < total; rank++) {
-        struct sync_value *v = &s->values[s->order[rank]];
-
-        memcpy(v->addr, sync_member_of(s, j, v->worker)->addr, sizeof(v->addr));
-        sync_due_clear(s, s->order[rank]);
-        sync_value_link(s, s->order[rank], round);
-    }
-    r->generation = j->generation;
-    keep(s, round, now_ms);
-    for (uint32_t i = r->first; i != NONE; i = s->values[i].next) {
-        answer(s, i, s->values[i].conn, fx);
-        s->values[i].conn = 0;
-    }
-}
-
-static bool is_complete(const struct sync *s, uint32_t round)
-{
-    const struct sync_round *r = &s->rounds[round];
-
-    return r->here_n > 0 && r->here_n == s->jobs[r->job].members_n;
-}
-
-/* Whoever's time is over is told who is missing, all with the same words. */
-static void time_out(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_effects *fx)
-{
-    struct sync_round *r = &s->rounds[round];
-    const struct sync_job *j = &s->jobs[r->job];
-    char missing[TEXT_MAX_LEN], alone[TEXT_MAX_LEN];
-
-    sync_missing_text(s, round, missing, sizeof(missing));
-    for (uint32_t i = r->first; i != NONE; i = s->values[i].next) {
-        struct sync_value *v = &s->values[i];
-
-        if (v->gave_up || v->due_ms > now_ms) {
-            continue;
-        }
-        if (v->rank == NONE && j->members_n > 0) {
-            text_say(alone, sizeof(alone),
-                     "n%" PRIu32 ".%" PRIu32 "#%" PRIu32 " is no member of generation %" PRIu64
-                     ", the newest of job %s",
-                     wid_node(v->worker), wid_slot(v->worker), wid_incarnation(v->worker),
-                     j->generation, j->name);
-        }
-        refuse(v->conn, v->worker, v->request, MU_ETIMEDOUT, j->generation,
-               v->rank == NONE && j->members_n > 0 ? alone : missing, fx);
-        sync_due_clear(s, i);
-        arena_give(&s->arena, v->data);
-        v->data = NONE;
-        v->data_n = 0;
-        v->conn = 0;
-        v->gave_up = true;
-        r->waiting_n--;
-        r->here_n -= v->rank != NONE;
-    }
-    if (r->waiting_n == 0) {
-        sync_round_give(s, round);
-    }
-}
-
 /* ---- jobs ---- */
 
 static uint32_t job_find(const struct sync *s, const char *name)
@@ -262,7 +102,7 @@ static uint32_t rank_of(const struct sync *s, const struct sync_job *j, wid work
 
 /* Puts a new value into its round; MU_OK also if there was nothing to do. */
 static int put_new(struct sync *s, uint32_t conn, const char *job, const struct msg_sync *m,
-                   uint64_t now_ms, uint32_t *round_out, char *why)
+                   uint64_t now_ms, uint32_t *value_out, char *why)
 {
     uint32_t at = job_take(s, job);
     uint32_t value, round, before;
@@ -307,7 +147,7 @@ static int put_new(struct sync *s, uint32_t conn, const char *job, const struct 
     if (before != NONE) {
         sync_value_give(s, before);
     }
-    *round_out = round;
+    *value_out = value;
     return MU_OK;
 }
 
@@ -315,30 +155,33 @@ void sync_put(struct sync *s, uint64_t now_ms, uint32_t conn, const char *job,
               const struct msg_sync *m, struct sync_effects *fx)
 {
     uint32_t value = value_find(s, m->worker, m->request, NONE);
-    uint32_t round = NONE;
     char why[TEXT_MAX_LEN];
 
     mu_assert(conn != 0);
     if (value != NONE && s->rounds[s->values[value].round].job == NONE) {
-        answer(s, value, conn, fx);
+        sync_answer(s, value, conn, fx);
         return;
     }
     if (value != NONE) {
-        round = s->values[value].round;
         s->values[value].conn = conn;
         sync_due_set(s, value, due_of(now_ms, m->wait_ms));
     } else {
         drop_earlier_lives(s, m->worker);
-        int rc = put_new(s, conn, job, m, now_ms, &round, why);
+        int rc = put_new(s, conn, job, m, now_ms, &value, why);
 
         if (rc != MU_OK) {
-            refuse(conn, m->worker, m->request, rc, 0, why, fx);
+            sync_refuse(conn, m->worker, m->request, rc, 0, why, fx);
         }
     }
-    if (round != NONE && is_complete(s, round)) {
-        finish(s, round, now_ms, fx);
-    } else if (round != NONE && m->wait_ms == 0) {
-        time_out(s, round, now_ms, fx);
+    if (value == NONE || !sync_look_back(s, value, fx)) {
+        return;
+    }
+    uint32_t round = s->values[value].round;
+
+    if (sync_is_complete(s, round)) {
+        sync_finish(s, round, now_ms, fx);
+    } else if (m->wait_ms == 0) {
+        sync_time_out(s, round, now_ms, fx);
     }
 }
 
@@ -386,8 +229,8 @@ int sync_generation(struct sync *s, uint64_t now_ms, const struct generation *g,
         rank_again(s, i);
         if (s->rounds[i].waiting_n == 0) {
             sync_round_give(s, i);
-        } else if (is_complete(s, i)) {
-            finish(s, i, now_ms, fx);
+        } else if (sync_is_complete(s, i)) {
+            sync_finish(s, i, now_ms, fx);
         }
     }
     return j->crowded ? MU_ELIMIT : MU_OK;
@@ -415,7 +258,7 @@ void sync_ended(struct sync *s, uint64_t now_ms, const char *job, struct sync_ef
         for (uint32_t i = r->first; i != NONE; i = s->values[i].next) {
             const struct sync_value *v = &s->values[i];
 
-            refuse(v->conn, v->worker, v->request, MU_EDONE, j->generation, why, fx);
+            sync_refuse(v->conn, v->worker, v->request, MU_EDONE, j->generation, why, fx);
         }
         sync_round_give(s, j->rounds);
     }
@@ -439,7 +282,7 @@ void sync_closed(struct sync *s, uint32_t conn)
 void sync_tick(struct sync *s, uint64_t now_ms, struct sync_effects *fx)
 {
     while (s->due_n > 0 && s->values[s->due[0]].due_ms <= now_ms) {
-        time_out(s, s->values[s->due[0]].round, now_ms, fx);
+        sync_time_out(s, s->values[s->due[0]].round, now_ms, fx);
     }
     while (s->kept_first != NONE && s->rounds[s->kept_first].end_ms <= now_ms) {
         sync_round_give(s, s->kept_first);

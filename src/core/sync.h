@@ -9,8 +9,11 @@
  * A round is complete when every member of the job's newest generation has put a value under its
  * tag. A worker that is no member (yet, or any more) waits, and is waited for from the moment that
  * a generation names it; one that a generation no longer names is not waited for, and its
- * value is in no result. Every request has exactly one answer, unless its worker puts another value
- * under the same tag, or goes on with another life. */
+ * value is in no result. Rounds of one tag follow each other; each worker says which was the last
+ * that it has the answer of, so that values of different rounds are never mixed: one that missed an
+ * answer, because the orchestrator was lost with all that it remembered, gets MU_EPEER, with the
+ * number of that round, and is taken up in the next. Every request has exactly one answer, unless
+ * its worker puts another value under the same tag, or goes on with another life. */
 #ifndef CORE_SYNC_H
 #define CORE_SYNC_H
 
@@ -43,7 +46,7 @@ void sync_close(struct sync *s); /* NULL is fine */
 
 /* `m` came by the connection `conn` (never 0) from a node of `job`. Everything is copied. The
  * answer is `total` frames in order of rank, or one with a status: MU_ETIMEDOUT after m->wait_ms
- * (0: now or never), MU_EDONE, MU_ELIMIT, each with a text. */
+ * (0: now or never), MU_EDONE, MU_ELIMIT, MU_EPEER, each with a text. */
 void sync_put(struct sync *s, uint64_t now_ms, uint32_t conn, const char *job,
               const struct msg_sync *m, struct sync_effects *fx);
 

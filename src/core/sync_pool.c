@@ -140,6 +140,8 @@ int sync_value_take(struct sync *s, const struct msg_sync *m, uint32_t *value_ou
     s->values[i] = (struct sync_value){
         .worker = m->worker,
         .request = m->request,
+        .done = {m->done_generation, m->done_n},
+        .joined = m->joined,
         .due_ms = UINT64_MAX,
         .due_at = NONE,
         .round = NONE,

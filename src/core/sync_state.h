@@ -14,11 +14,19 @@ struct sync_member {
     char addr[ADDR_MAX_LEN];
 };
 
+/* A round of a tag that was complete; (0, 0): none. Later ones are greater. */
+struct sync_mark {
+    uint64_t generation;
+    uint32_t n; /* in that generation, from 1 */
+};
+
 /* One request. In an open round it waits, or has given up: its time was over, it was answered, and
  * it stays only so that others can be told so. In a complete round it is one of the answer. */
 struct sync_value {
     wid worker;
     uint64_t request;
+    struct sync_mark done; /* the last that its worker has the answer of */
+    uint64_t joined;
     uint64_t due_ms; /* UINT64_MAX: never */
     uint32_t due_at; /* in the heap of those who wait; NONE */
     uint32_t conn;   /* 0: gone; it will be repeated */
@@ -36,11 +44,12 @@ struct sync_round {
     char tag[SYNC_TAG_MAX];
     uint32_t job; /* NONE: it is complete */
     uint32_t first, last;
-    uint32_t waiting_n;  /* values that have not given up */
-    uint32_t here_n;     /* … of members */
-    uint32_t prev, next; /* open: of its job; complete: the next newer one */
-    uint64_t generation; /* complete: whose members' values these are */
-    uint64_t end_ms;     /* complete: forgotten then */
+    uint32_t waiting_n;    /* values that have not given up */
+    uint32_t here_n;       /* … of members */
+    uint32_t prev, next;   /* open: of its job; complete: the next newer one */
+    struct sync_mark past; /* the last that one of these workers has the answer of … */
+    struct sync_mark mark; /* … and, complete, which one this is */
+    uint64_t end_ms;       /* complete: forgotten then */
 };
 
 struct sync_job {
@@ -91,6 +100,25 @@ void sync_round_give(struct sync *s, uint32_t round);
 
 /* Goes through the values of a slot, whatever their worker's life, in no order: begin with NONE. */
 uint32_t sync_slot_next(const struct sync *s, wid worker, uint32_t value);
+
+/* ---- sync_round.c ---- */
+
+/* One frame with a status; to nobody if conn is 0: it comes back, and asks again. */
+void sync_refuse(uint32_t conn, wid worker, uint64_t request, int status, uint64_t generation,
+                 const char *why, struct sync_effects *fx);
+
+/* All values of a complete round, in order of rank, to one of them. */
+void sync_answer(const struct sync *s, uint32_t value, uint32_t conn, struct sync_effects *fx);
+
+bool sync_is_complete(const struct sync *s, uint32_t round);
+void sync_finish(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_effects *fx);
+
+/* Whoever's time is over is told who is missing, all with the same words. */
+void sync_time_out(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_effects *fx);
+
+/* A value has come: did it, or do others of its round, belong to a round that is long complete?
+ * False: it did, and is gone. */
+bool sync_look_back(struct sync *s, uint32_t value, struct sync_effects *fx);
 
 /* ---- sync_members.c ---- */
 

@@ -6,6 +6,7 @@
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
+#include "run/marks.h"
 #include "run/reader.h"
 
 #include <pthread.h>
@@ -20,6 +21,7 @@ struct call {
     uint64_t due_ms;   /* UINT64_MAX: never */
     bool done;
     int status;
+    bool missed; /* all had come, but this worker's answer was lost */
     char text[TEXT_MAX_LEN];
     mu_values values; /* items_n of them have come */
     size_t items_n;
@@ -54,11 +56,13 @@ struct mu_run {
     struct msg_life life;
     struct generation newest; /* number 0: none; members are its own copy */
     int32_t rank;             /* in it; -1: no member */
+    uint64_t joined;          /* it has been a member since this one; 0: it is none */
     uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
     struct report said;       /* the last report */
 
     uint64_t request;
     struct call *calls;
+    struct marks marks;
 };
 
 /* ---- error.c ---- */

@@ -51,6 +51,11 @@ static void find_self(struct mu_run *run)
             run->entered = g->number;
         }
     }
+    if (run->rank < 0) {
+        run->joined = 0;
+    } else if (run->joined == 0) {
+        run->joined = g->number;
+    }
 }
 
 static void on_life(struct mu_run *run, const struct msg_life *m)
@@ -61,7 +66,7 @@ static void on_life(struct mu_run *run, const struct msg_life *m)
     run->attached = true;
     run->beat_ms = 0;
     if (another) {
-        run->entered = 0;
+        run->entered = run->joined = 0;
         find_self(run);
         values_repeat(run);
     }

@@ -69,7 +69,12 @@ static int call_send(struct mu_run *run, struct call *c)
     uint64_t now_ms = run_now_ms();
     uint64_t left_ms = c->due_ms > now_ms ? c->due_ms - now_ms : 0;
 
+    const struct mark *mark = marks_find(&run->marks, c->m.tag);
+
     c->m.worker = run->life.worker;
+    c->m.done_generation = mark != NULL ? mark->generation : 0;
+    c->m.done_n = mark != NULL ? mark->n : 0;
+    c->m.joined = mark != NULL || !run->marks.forgot ? run->joined : 0;
     c->m.wait_ms = (uint32_t)MIN(left_ms, (uint64_t)UINT32_MAX);
     return control_say(run, WIRE_SYNC, &c->m);
 }
@@ -126,6 +131,10 @@ void values_told(struct mu_run *run, const struct msg_synced *m)
     if (m->status == MU_ESTALE) {
         return; /* We go on as another, and ask again as soon as we know as whom. */
     }
+    c->missed = m->status == MU_EPEER && m->round > 0;
+    if (c->missed) {
+        marks_set(&run->marks, c->m.tag, m->generation, m->round);
+    }
     if (m->status != MU_OK) {
         answer(c, m->status < 0 ? m->status : MU_EPROTO, m->text);
     } else if (m->index >= m->total || m->total > MEMBERS_MAX) {
@@ -134,6 +143,7 @@ void values_told(struct mu_run *run, const struct msg_synced *m)
     } else if (take_value(c, m) != MU_OK) {
         answer(c, MU_ENOMEM, "out of memory for the values of the others");
     } else if (c->items_n > 0 && c->items_n == c->values.n) {
+        marks_set(&run->marks, c->m.tag, m->generation, m->round);
         answer(c, MU_OK, "");
     }
 }
@@ -220,6 +230,9 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
         c.m.data_n = (uint32_t)n;
         c.m.data = (uint8_t *)(uintptr_t)data; /* Only read. */
         rc = call_run(run, &c);
+        if (c.missed && values_out == NULL) {
+            rc = MU_OK; /* All had come: who wants to know no more than that has its answer. */
+        }
     }
     call_exit(run);
     if (rc == MU_OK && values_out != NULL) {

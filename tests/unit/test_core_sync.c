@@ -306,6 +306,122 @@ static void many_who_are_missing_are_counted(void **state)
            "and 2 more");
 }
 
+/* ---- rounds that somebody missed, after a restart that forgot all ---- */
+
+/* As sync_fixture_put() by worker `node`, with what it has the answer of. */
+static void put_after(struct sync_fixture *f, uint32_t node, uint64_t request, const char *data,
+                      uint64_t done_generation, uint32_t done_n, uint64_t joined)
+{
+    struct msg_sync m = {.worker = W(node),
+                         .request = request,
+                         .wait_ms = 1000,
+                         .tag = "go",
+                         .data_n = (uint32_t)strlen(data),
+                         .data = (uint8_t *)(uintptr_t)data,
+                         .done_generation = done_generation,
+                         .done_n = done_n,
+                         .joined = joined};
+
+    sync_put(f->s, f->now_ms, node, "job", &m, &f->fx);
+}
+
+#define MISSED                                                                         \
+    "all had come, and the others have their answer; this worker's was lost with the " \
+    "orchestrator"
+
+static void rounds_of_a_tag_are_numbered_in_their_generation(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 4, "1 2");
+    for (uint32_t n = 1; n <= 3; n++) {
+        put_after(f, 1, n, "a", 4, n - 1, 4);
+        put_after(f, 2, n, "b", 4, n - 1, 4);
+        assert_int_equal(f->answers_n, 4);
+        assert_true(f->answers[0].m.generation == 4 && f->answers[3].m.round == n);
+        f->answers_n = 0;
+    }
+    sync_fixture_generation(f, 5, "1 2 3");
+    put_after(f, 1, 9, "a", 4, 3, 4);
+    put_after(f, 2, 9, "b", 4, 3, 4);
+    put_after(f, 3, 9, "c", 0, 0, 5); /* It was in none of them. */
+    assert_int_equal(f->answers_n, 9);
+    assert_true(f->answers[8].m.generation == 5 && f->answers[8].m.round == 1);
+}
+
+static void values_of_different_rounds_are_never_mixed(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 4, "1 2 3");
+    put_after(f, 2, 7, "b of round 3", 4, 2, 4); /* Its answer was lost. */
+    put_after(f, 1, 8, "a of round 4", 4, 3, 4);
+    expect("c2 r7 -15 " MISSED);
+    assert_true(f->answers[0].m.generation == 4 && f->answers[0].m.round == 3);
+    put_after(f, 3, 8, "c of round 3", 4, 2, 4); /* In the other order. */
+    expect("c3 r8 -15 " MISSED);
+    put_after(f, 3, 9, "c of round 4", 4, 3, 4);
+    put_after(f, 2, 8, "b of round 4", 4, 3, 4);
+    assert_int_equal(f->answers_n, 9);
+    assert_int_equal(f->answers[0].m.round, 4);
+    assert_string_equal(f->answers[1].data, "b of round 4");
+}
+
+static void one_whose_first_answer_was_lost_is_no_newcomer(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 6, "1 2 3");
+    put_after(f, 1, 8, "a", 5, 1, 4);
+    put_after(f, 2, 1, "b", 0, 0, 5); /* It was a member of 5. */
+    expect("c2 r1 -15 " MISSED);
+    put_after(f, 3, 1, "c", 0, 0, 6); /* It was not … */
+    put_after(f, 2, 2, "b", 5, 1, 5);
+    assert_int_equal(f->answers_n, 9);
+}
+
+static void one_that_can_not_tell_is_believed(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 6, "1 2");
+    put_after(f, 1, 8, "a", 5, 1, 4);
+    put_after(f, 2, 1, "b", 0, 0, 0);
+    assert_int_equal(f->answers_n, 4);
+}
+
+static void one_that_is_not_there_to_be_told_is_told_when_it_is_back(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 4, "1 2");
+    put_after(f, 2, 7, "b", 4, 2, 4);
+    sync_closed(f->s, 2);
+    put_after(f, 1, 8, "a", 4, 3, 4);
+    expect("");
+    assert_int_equal(sync_counts(f->s).values_n, 1);
+    put_after(f, 2, 7, "b", 4, 2, 4);
+    expect("c2 r7 -15 " MISSED);
+}
+
+/* Nobody has an answer: it is asked for again by all, and given. */
+static void a_round_whose_answers_were_all_lost_is_done_again(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 4, "1 2");
+    put_after(f, 1, 7, "a", 4, 2, 4);
+    put_after(f, 2, 7, "b", 4, 2, 4);
+    expect("c1 r7 ok 0/2 n1=a; c1 r7 ok 1/2 n2=b; c2 r7 ok 0/2 n1=a; c2 r7 ok 1/2 n2=b");
+    sync_fixture_close(f);
+    sync_fixture_open(f, NULL);
+    sync_fixture_generation(f, 4, "1 2");
+    put_after(f, 1, 7, "a", 4, 2, 4);
+    put_after(f, 2, 7, "b", 4, 2, 4);
+    assert_int_equal(f->answers[0].m.round, 3);
+    expect("c1 r7 ok 0/2 n1=a; c1 r7 ok 1/2 n2=b; c2 r7 ok 0/2 n1=a; c2 r7 ok 1/2 n2=b");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -329,6 +445,12 @@ int main(void)
         TEST(another_life_of_a_worker_takes_the_place_of_the_last),
         TEST(an_older_generation_is_no_news),
         TEST(many_who_are_missing_are_counted),
+        TEST(rounds_of_a_tag_are_numbered_in_their_generation),
+        TEST(values_of_different_rounds_are_never_mixed),
+        TEST(one_whose_first_answer_was_lost_is_no_newcomer),
+        TEST(one_that_can_not_tell_is_believed),
+        TEST(one_that_is_not_there_to_be_told_is_told_when_it_is_back),
+        TEST(a_round_whose_answers_were_all_lost_is_done_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* mu_sync and mu_barrier: answers, time-outs, ends, and threads. */
 #include "unit/run_fixture.h"
 
+#include "run/marks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,7 @@ static void answer(const struct msg_sync *to, uint32_t index, uint32_t total, co
     struct msg_synced m = {.worker = to->worker,
                            .request = to->request,
                            .generation = 7,
+                           .round = to->done_n + 1,
                            .index = index,
                            .total = total,
                            .from = wid_make(3 + index, 1, 2),
@@ -240,6 +243,112 @@ static void a_worker_that_goes_on_as_another_asks_again(void **state)
     assert_memory_equal(c.values.items[0].data, "new", 3);
     mu_values_free(&c.values);
     leave(run);
+}
+
+/* ---- rounds ---- */
+
+static void each_value_says_which_answer_came_before(void **state)
+{
+    mu_run *run = join();
+    struct caller c;
+    union wire_any msg;
+
+    for (uint32_t n = 0; n < 3; n++) {
+        call(&c, run, "names", "me", 10000);
+        fake_next(&agent, WIRE_SYNC, &msg);
+        assert_true(msg.sync.done_generation == (n == 0 ? 0 : 7) && msg.sync.done_n == n);
+        assert_true(msg.sync.joined == 7);
+        answer(&msg.sync, 0, 1, "x");
+        pthread_join(c.thread, NULL);
+        assert_int_equal(c.status, MU_OK);
+        mu_values_free(&c.values);
+    }
+    call(&c, run, "other", "me", 10000);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_true(msg.sync.done_generation == 0 && msg.sync.done_n == 0 && msg.sync.joined == 7);
+    leave(run);
+    expect_status(&c, MU_EDONE, "");
+}
+
+static void miss(const struct msg_sync *to, uint64_t generation, uint32_t round)
+{
+    struct msg_synced m = {.worker = to->worker,
+                           .request = to->request,
+                           .status = MU_EPEER,
+                           .generation = generation,
+                           .round = round,
+                           .text = "this worker's was lost with the orchestrator"};
+
+    fake_say(&agent, WIRE_SYNCED, &m);
+}
+
+static void *barrier_main(void *arg)
+{
+    struct caller *c = arg;
+
+    c->status = mu_barrier(c->run, c->tag, MU_FOREVER);
+    return NULL;
+}
+
+/* It knows that all had come, which is all that a barrier has to say. */
+static void an_answer_that_is_lost_for_ever_fails_a_sync_but_opens_a_barrier(void **state)
+{
+    mu_run *run = join();
+    struct caller c;
+    union wire_any msg;
+
+    call(&c, run, "names", "me", 10000);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    miss(&msg.sync, 7, 4);
+    expect_status(&c, MU_EPEER, "'names': this worker's was lost with the orchestrator");
+    c = (struct caller){.run = run, .tag = "names"};
+    assert_int_equal(pthread_create(&c.thread, NULL, barrier_main, &c), 0);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_true(msg.sync.done_generation == 7 && msg.sync.done_n == 4);
+    miss(&msg.sync, 7, 5);
+    pthread_join(c.thread, NULL);
+    assert_int_equal(c.status, MU_OK);
+    call(&c, run, "names", "me", 10000);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_true(msg.sync.done_generation == 7 && msg.sync.done_n == 5);
+    leave(run);
+    expect_status(&c, MU_EDONE, "");
+}
+
+static void one_that_is_no_member_claims_nothing(void **state)
+{
+    mu_run *run = join();
+    struct caller c;
+    union wire_any msg;
+
+    fake_generation(&agent, 8, "3 5");
+    fake_next(&agent, WIRE_REPORT, &msg);
+    call(&c, run, "names", "me", MU_FOREVER);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_true(msg.sync.joined == 0);
+    leave(run);
+    expect_status(&c, MU_EDONE, "");
+}
+
+static void the_tags_that_were_used_last_are_remembered(void **state)
+{
+    static struct marks marks;
+    char tag[16];
+
+    for (uint32_t i = 1; i <= MARKS_N; i++) {
+        snprintf(tag, sizeof(tag), "t%u", i);
+        marks_set(&marks, tag, 7, i);
+    }
+    assert_false(marks.forgot);
+    marks_set(&marks, "t1", 8, 1);
+    assert_false(marks.forgot);
+    marks_set(&marks, "new", 9, 9);
+    assert_true(marks.forgot);
+    assert_null(marks_find(&marks, "t2"));
+    assert_int_equal(marks_find(&marks, "t1")->generation, 8);
+    assert_int_equal(marks_find(&marks, "t3")->n, 3);
+    assert_int_equal(marks_find(&marks, "new")->n, 9);
+    assert_null(marks_find(&marks, "never"));
 }
 
 /* ---- ends ---- */
@@ -410,6 +519,10 @@ int main(void)
         cmocka_unit_test(who_is_missing_is_passed_on),
         cmocka_unit_test(a_call_ends_even_if_nobody_answers),
         cmocka_unit_test(a_worker_that_goes_on_as_another_asks_again),
+        cmocka_unit_test(each_value_says_which_answer_came_before),
+        cmocka_unit_test(an_answer_that_is_lost_for_ever_fails_a_sync_but_opens_a_barrier),
+        cmocka_unit_test(one_that_is_no_member_claims_nothing),
+        cmocka_unit_test(the_tags_that_were_used_last_are_remembered),
         cmocka_unit_test(the_end_of_the_run_ends_calls_that_wait),
         cmocka_unit_test(an_agent_that_dies_ends_calls_that_wait),
         cmocka_unit_test(an_answer_without_sense_ends_the_connection),

@@ -123,8 +123,8 @@ static const struct golden kept[] = {
 static struct msg_attach attach = {3, 0xc00c1e, 4711};
 static struct msg_life life = {N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n"};
 static struct msg_forget forget = {N3};
-static struct msg_sync sync = {N3, 5, 250, "t", 3, data};
-static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data};
+static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4};
+static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
 static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
 static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
 static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why"};
@@ -139,12 +139,13 @@ static const struct golden added[] = {
     {WIRE_FORGET, &forget, NULL,
      "4d53545201010600080000000700000000000000080706050403020147d4c0590200000003000000"},
     {WIRE_SYNC, &sync, NULL,
-     "4d535452010107001e00000007000000000000000807060504030201cc39136e0200000003000000"
-     "0500000000000000fa00000001007403000000d100d3"},
+     "4d535452010107003200000007000000000000000807060504030201f6bb636a0200000003000000"
+     "0500000000000000fa00000001007403000000d100d3060000000000000009000000040000000000"
+     "0000"},
     {WIRE_SYNCED, &synced, NULL,
-     "4d535452010108003c000000070000000000000008070605040302013dfcb8f80200000003000000"
+     "4d53545201010800400000000700000000000000080706050403020194ae825e0200000003000000"
      "0500000000000000f2ffffff0700000000000000010000000200000001000001040000000300623a"
-     "3202006e6f03000000d100d3"},
+     "3202006e6f03000000d100d309000000"},
     {WIRE_ASK, &ask, NULL,
      "4d535452010141000c0000000700000000000000080706050403020129e0c7890201006a0c000000"
      "00000000"},
