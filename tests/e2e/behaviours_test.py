@@ -346,5 +346,52 @@ def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_o
         stage.leave(last)
 
 
+def test_a_worker_of_an_in_process_job_that_fails_too_often_is_given_up():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
+        stage.start('a', 'b')
+        found = puppets.ordered('a', 'b')
+        generation = found[0].world()['generation']
+        stays = next(one for one in found if one.node == 'a')
+        next(one for one in found if one.node == 'b').tell('exit 6')
+        for turn in range(2, 5):  # Three restarts, by default.
+            kit.wait_until(lambda n=turn: len(puppets.of('b')) == n, 'it was started again')
+            puppets.of('b')[-1].join()
+            puppets.of('b')[-1].tell('exit 6')
+        assert stage.nodes.pop('b').wait() == 6
+        stays.do(f'wait {generation} {LONG_MS}')
+        kit.wait_until(lambda: stays.world()['size'] == 1, 'the other went on alone')
+        stage.leave([stays])
+
+
+def test_the_last_node_of_an_in_process_job_can_be_drained():
+    with kit.World() as world, Puppets(world) as puppets:
+        stage = Stage(world, puppets, 'inprocess', nnodes='1')
+        stage.start('a')
+        puppets.ordered('a')
+        assert stage.nodes['a'].terminate() == 0
+
+
+def test_a_worker_that_knows_muster_can_be_standalone_or_alone():
+    with kit.World() as world, Puppets(world) as puppets:
+        job = world.job(mode='auto', nproc=2, nnodes='1')
+        node = job.node('a', '--standalone', script=PROGRAM, E2E_PUPPETS=puppets.path)
+        kit.wait_until(lambda: len(puppets.all) == 2, 'both workers ran')
+        for one in puppets.all:
+            one.join()
+        for one in puppets.all:
+            one.do(f'wait 0 {LONG_MS}')
+            one.tell(f'sync tag {LONG_MS} v{one.slot}')
+        answers = [one.answer() for one in puppets.all]
+        assert all('=v0' in a and '=v1' in a for a in answers), answers
+        places = sorted((p['local_rank'], p['local_size']) for p in (o.world() for o in puppets.all))
+        assert places == [(0, 2), (1, 2)], places
+        for one in puppets.all:
+            one.do('leave')
+        for one in puppets.all:
+            one.tell('exit 0')
+        assert node.wait() == 0
+
+
 if __name__ == '__main__':
     kit.run(__name__, jobs=6)

@@ -124,6 +124,22 @@ def test_a_script_that_cannot_be_started_is_given_up_with_a_clear_line():
         assert broken in node.log(), node.log()
 
 
+def test_in_auto_mode_scripts_that_are_soon_done_or_fail_soon_are_treated_as_in_restart_mode():
+    with kit.World() as world:
+        orchestrator = world.orchestrator(*SERVE)
+        jobs = [orchestrator.job(name, nnodes='2', mode='auto') for name in ('good', 'bad')]
+        nodes = [job.nodes('a', 'b') for job in jobs]
+        for job in jobs:
+            kit.wait_until(lambda: job.complete(['a', 'b']), 'both ran')  # pylint: disable=W0640
+        jobs[1].finish(3, f'b@{generation_of(jobs[1].reports())}')
+        before = jobs[1].reports()
+        kit.wait_until(lambda: jobs[1].complete(['a', 'b'], generation_of(before)), 'again')
+        for job in jobs:
+            job.finish()
+        assert [node.wait() for node in nodes[0] + nodes[1]] == [0] * 4
+        assert len(jobs[0].reports()) == 2 and len(jobs[1].reports()) == 4
+
+
 # ---- the end of a job ----
 
 def test_whoever_has_succeeded_waits_for_the_others():
@@ -255,6 +271,37 @@ def test_a_second_after_kill_9_of_an_agent_nothing_is_left_of_its_workers():
         assert not other.ended()
 
 
+def test_kill_9_of_a_keeper_kills_its_workers_and_they_start_again_under_another():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='2')
+        a, b = job.node('a', script='stubborn.py'), job.node('b')
+        before = job.settled('a', 'b')
+        pids = stubborn_pids(job, 'a')
+        bare = pids.pop('bare')  # Only a keeper could know that it is its own.
+        keeper = kit.stat_of(pids['self'])[1]
+        assert kit.stat_of(keeper)[1] == a.pid
+        os.kill(keeper, signal.SIGKILL)
+        after = job.settled('a', 'b', after=generation_of(before))
+        kit.wait_until(lambda: not any(map(kit.lives, pids.values())), 'the old were gone')
+        assert sorted(names(after)) == ['a', 'b']
+        os.kill(bare, signal.SIGKILL)
+        job.finish()
+        assert (a.wait(), b.wait()) == (0, 0)
+
+
+def test_an_agent_that_is_started_again_at_once_is_in_again():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='1:2')
+        a, b = job.nodes('a', 'b')
+        generation = generation_of(job.settled('a', 'b'))
+        for _ in range(3):
+            b.kill9()
+            b.start()
+            generation = generation_of(job.settled('a', 'b', after=generation))
+        job.finish()
+        assert (a.wait(), b.wait()) == (0, 0)
+
+
 def test_a_script_that_ignores_sigterm_is_killed_with_all_of_its_own_after_the_grace():
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='1:2')
@@ -354,6 +401,20 @@ def test_the_only_node_can_be_drained():
         node = job.node('a')
         job.settled('a')
         assert node.terminate() == 0
+
+
+def test_all_nodes_can_be_drained_at_once():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE).job(nnodes='2:3')
+        nodes = job.nodes('a', 'b', 'c')
+        job.settled('a', 'b', 'c')
+        for node in nodes:
+            node.send(signal.SIGTERM)
+        assert [node.wait() for node in nodes] == [0, 0, 0]
+        newcomers = job.nodes('d', 'e')
+        job.settled('d', 'e')
+        job.finish()
+        assert [node.wait() for node in newcomers] == [0, 0]
 
 
 def test_a_second_sigterm_stops_the_node_at_once():
