@@ -7,9 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-int fsync(int fd);
-int fdatasync(int fd);
-
 static long wait_ms(void)
 {
     const char *path = getenv("SLOWSYNC_FILE");
