@@ -140,14 +140,7 @@ class World:
         return self
 
     def __exit__(self, kind, error, trace):
-        for one in self.started:
-            one.kill9()
-        left = []
-        try:
-            wait_until(lambda: not self.pids(), 'nothing was left', 10)
-        except AssertionError:
-            left = [tell(pid) for pid in self.pids()]
-        self.kill_all()
+        left = self.end()
         if left and error is None:
             error = AssertionError('left behind: ' + ', '.join(left))
         if error is not None and not isinstance(error, tap.Skipped):
@@ -157,6 +150,19 @@ class World:
         shutil.rmtree(self.dir, ignore_errors=True)
         if error is not None and kind is None:
             raise error
+
+    def end(self):
+        """Agents and orchestrators first: what is there a little later was left behind, and is
+        killed too. Tells of that."""
+        left = []
+        for one in self.started:
+            one.kill9()
+        try:
+            wait_until(lambda: not self.pids(), 'nothing was left', 10)
+        except AssertionError:
+            left = [tell(pid) for pid in self.pids()]
+        self.kill_all()
+        return left
 
     def pids(self):
         """Whatever lives of all that was started here, at any remove."""
@@ -448,7 +454,7 @@ def _kill_worlds():
     with _worlds_lock:
         left = list(_worlds)
     for world in left:
-        world.kill_all()
+        world.end()
         shutil.rmtree(world.dir, ignore_errors=True)
 
 
