@@ -19,6 +19,10 @@ struct tls {
 static const unsigned char identity[] = "muster-1"; /* sent without its end */
 #define IDENTITY_N (sizeof(identity) - 1)
 
+/* OpenSSL takes a key for a session of the past, which lasts five minutes by the wall clock. Ours
+ * lasts as long as the process, whatever is done to that clock. */
+#define KEY_LIFE_S (50L * 365 * 24 * 3600)
+
 static int key_index = -1;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
@@ -91,7 +95,8 @@ static SSL_SESSION *make_key(SSL_CTX *ctx, const struct token *token)
     token_derive(token, TOKEN_KEY_CONTROL, psk);
     if (key == NULL || cipher == NULL || SSL_SESSION_set1_master_key(key, psk, sizeof(psk)) != 1 ||
         SSL_SESSION_set_cipher(key, cipher) != 1 ||
-        SSL_SESSION_set_protocol_version(key, TLS1_3_VERSION) != 1) {
+        SSL_SESSION_set_protocol_version(key, TLS1_3_VERSION) != 1 ||
+        SSL_SESSION_set_timeout(key, KEY_LIFE_S) != 1) {
         SSL_SESSION_free(key);
         key = NULL;
     }
