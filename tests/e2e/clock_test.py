@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Clocks that jump, and processes that stand still: nobody is evicted for it, and losses are noticed as ever.
+
+usage: clock_test.py MUSTER [CASE…]
+
+Stopping a process for a while is a jump of its clocks; libfaketime, preloaded, makes the others.
+"""
+import glob
+import os
+import sys
+import time
+
+import kit
+import tap
+
+LEASE_S = 1
+SERVE = ('--lease', str(LEASE_S), '--join-window', '0.1')
+LEASES = 6 if kit.FULL else 3  # How long something stands still.
+HOUR_S = 3600
+
+
+def generation_of(reports):
+    return reports[0]['generation']
+
+
+def undisturbed(job, reports, leases_n=2):
+    """For so many leases more, the scripts run on in their generation."""
+    until = time.monotonic() + leases_n * LEASE_S
+    while time.monotonic() < until:
+        assert all(kit.lives(r['pid']) for r in reports)
+        time.sleep(0.1)
+    status = job.status()
+    assert (status['generation'], status['active']) == (generation_of(reports),) * 2, status
+    assert job.reports()[-len(reports):] == reports
+    assert job.orchestrator.events(job.name, 'lost') == [], job.orchestrator.log()
+
+
+def notices_losses_still(job, node, left, before):
+    """A node that stands still is dropped, and comes back when it goes on."""
+    node.stop()
+    without = job.settled(*left, after=generation_of(before))
+    node.cont()
+    return job.settled(node.name, *left, after=generation_of(without))
+
+
+def pretend(world, name, wall_only):
+    """The environment of one whose clocks are set by a file, and what sets them (in seconds from now)."""
+    found = glob.glob('/usr/lib/*/faketime/libfaketime.so.1')
+    if not found:
+        tap.skip('libfaketime is not installed (package faketime)')
+    path = os.path.join(world.dir, name + '.clock')
+
+    def set_s(offset_s):
+        with open(path + '.new', 'w', encoding='ascii') as file:
+            file.write(f'{offset_s:+d}s\n')
+        os.rename(path + '.new', path)
+
+    set_s(0)
+    env = {'LD_PRELOAD': found[0], 'FAKETIME_TIMESTAMP_FILE': path, 'FAKETIME_NO_CACHE': '1'}
+    if wall_only:
+        env['FAKETIME_DONT_FAKE_MONOTONIC'] = '1'
+    return env, set_s
+
+
+def plain_script():
+    """Words that run report.py with true clocks under an agent with false ones."""
+    return '/usr/bin/env', ('-u', 'LD_PRELOAD', sys.executable, os.path.join(kit.SCRIPTS, 'report.py'))
+
+
+# ---- standing still ----
+
+def test_nobody_is_evicted_after_the_orchestrator_stood_still_for_several_leases():
+    with kit.World() as world:
+        orchestrator = world.orchestrator(*SERVE)
+        job = orchestrator.job(nnodes='1:3')
+        nodes = job.nodes('a', 'b', 'c')
+        before = job.settled('a', 'b', 'c')
+        for _ in range(2):
+            orchestrator.stop()
+            time.sleep(LEASES * LEASE_S)
+            assert all(kit.lives(r['pid']) for r in before)
+            orchestrator.cont()
+            undisturbed(job, before)
+        notices_losses_still(job, nodes[0], ('b', 'c'), before)
+        job.finish()
+        assert [node.wait() for node in nodes] == [0, 0, 0]
+
+
+def test_whoever_died_while_the_orchestrator_stood_still_is_dropped_and_nobody_else():
+    with kit.World() as world:
+        orchestrator = world.orchestrator(*SERVE)
+        job = orchestrator.job(nnodes='1:3')
+        a, b, c = job.nodes('a', 'b', 'c')
+        before = job.settled('a', 'b', 'c')
+        orchestrator.stop()
+        b.kill9()
+        time.sleep(LEASES * LEASE_S)
+        orchestrator.cont()
+        after = job.settled('a', 'c', after=generation_of(before))
+        assert generation_of(after) == generation_of(before) + 1
+        job.finish()
+        assert (a.wait(), c.wait()) == (0, 0)
+
+
+def all_sleep(first_awake):
+    """Orchestrator and agents stand still together, as on a machine that was suspended."""
+    with kit.World() as world:
+        orchestrator = world.orchestrator(*SERVE)
+        job = orchestrator.job(nnodes='1:3')
+        nodes = job.nodes('a', 'b')
+        before = job.settled('a', 'b')
+        everyone = [orchestrator, *nodes] if first_awake == 'orchestrator' else [*nodes, orchestrator]
+        for one in everyone:
+            one.stop()
+        time.sleep(LEASES * LEASE_S)
+        for one in everyone:
+            one.cont()
+            time.sleep(0.3 * LEASE_S)
+        undisturbed(job, before)
+        job.finish()
+        assert [node.wait() for node in nodes] == [0, 0]
+
+
+def test_a_machine_that_slept_goes_on_where_it_was_orchestrator_first():
+    all_sleep('orchestrator')
+
+
+def test_a_machine_that_slept_goes_on_where_it_was_agents_first():
+    all_sleep('agents')
+
+
+# ---- jumps ----
+
+def test_a_jump_of_the_orchestrators_clocks_evicts_nobody():
+    with kit.World() as world:
+        env, set_s = pretend(world, 'serve', wall_only=False)
+        job = world.orchestrator(*SERVE, **env).job(nnodes='1:3')
+        nodes = job.nodes('a', 'b', 'c')
+        before = job.settled('a', 'b', 'c')
+        for hours in (1, 30):
+            set_s(hours * HOUR_S)
+            undisturbed(job, before)
+        notices_losses_still(job, nodes[0], ('b', 'c'), before)
+        job.finish()
+        assert [node.wait() for node in nodes] == [0, 0, 0]
+
+
+def test_a_jump_of_an_agents_clocks_changes_nothing():
+    with kit.World() as world:
+        env, set_s = pretend(world, 'a', wall_only=False)
+        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        script, args = plain_script()
+        a = job.node('a', script=script, args=args, **env)
+        a.wait_log('in job ')
+        b = job.node('b')
+        before = job.settled('a', 'b')
+        for hours in (1, 30):
+            set_s(hours * HOUR_S)
+            undisturbed(job, before)
+        notices_losses_still(job, b, ('a',), before)
+        job.finish()
+        assert (a.wait(), b.wait()) == (0, 0)
+
+
+def test_wall_clocks_that_are_set_to_and_fro_change_nothing():
+    with kit.World() as world:
+        of_serve, set_serve = pretend(world, 'serve', wall_only=True)
+        of_a, set_a = pretend(world, 'a', wall_only=True)
+        orchestrator = world.orchestrator(*SERVE, **of_serve)
+        job = orchestrator.job(nnodes='1:3')
+        script, args = plain_script()
+        a = job.node('a', script=script, args=args, **of_a)
+        a.wait_log('in job ')
+        b = job.node('b')
+        before = job.settled('a', 'b')
+        for serve_h, a_h in ((1, -1), (-1000, 1000), (1000, -1000), (0, 0)):
+            set_serve(serve_h * HOUR_S)
+            set_a(a_h * HOUR_S)
+            undisturbed(job, before, 1.5)
+        set_serve(-1000 * HOUR_S)
+        orchestrator.restart()
+        undisturbed(job, before)
+        notices_losses_still(job, b, ('a',), before)
+        job.finish()
+        assert (a.wait(), b.wait()) == (0, 0)
+
+
+if __name__ == '__main__':
+    kit.run(__name__, jobs=8)
