@@ -70,7 +70,6 @@ static void move_waiting(struct sync *s, uint32_t round, struct sync_effects *fx
             }
             sync_value_unlink(s, i);
             sync_value_link(s, i, other);
-            s->rounds[other].past = r->mark;
         }
     }
 }

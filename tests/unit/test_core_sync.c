@@ -105,15 +105,27 @@ static void after_the_end_every_call_says_so(void **state)
     put(W(2), 3, 1000, "b", "x");
     sync_ended(f->s, f->now_ms, "job", &f->fx);
     expect("c2 r3 -17 the run of job job has ended; c1 r2 -17 the run of job job has ended");
-    put(W(1), 4, 1000, "a", "x");
+    put(W(1), 5, 1000, "a", "x");
     sync_fixture_generation(f, 1, "1 2"); /* Said again: nothing new. */
     put(W(2), 4, 1000, "a", "x");
-    expect("c1 r4 -17 the run of job job has ended; c2 r4 -17 the run of job job has ended");
+    expect("c1 r5 -17 the run of job job has ended; c2 r4 -17 the run of job job has ended");
     put(W(1), 1, 1000, "done", "x"); /* Its answer was lost on the way. */
     expect("c1 r1 ok 0/2 n1=x; c1 r1 ok 1/2 n2=y");
     sync_fixture_generation(f, 2, "3"); /* The next run. */
     put(W(3), 1, 1000, "a", "z");
     expect("c3 r1 ok 0/1 n3=z");
+}
+
+static void one_that_gave_up_has_had_its_answer(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 1, "1 2 3");
+    put(W(2), 1, 1000, "a", "y");
+    put(W(1), 1, 0, "a", "x");
+    expect("c1 r1 -14 2 of 3 are here; missing: n3.0#1 (h3:1)");
+    sync_ended(f->s, f->now_ms, "job", &f->fx);
+    expect("c2 r1 -17 the run of job job has ended");
 }
 
 static void who_is_lost_is_no_longer_waited_for(void **state)
@@ -432,6 +444,7 @@ int main(void)
         TEST(a_barrier_opens_when_the_last_has_come),
         TEST(a_barrier_times_out),
         TEST(after_the_end_every_call_says_so),
+        TEST(one_that_gave_up_has_had_its_answer),
         TEST(who_is_lost_is_no_longer_waited_for),
         TEST(the_value_of_who_is_lost_is_in_no_result),
         TEST(newcomers_are_waited_for),
