@@ -31,9 +31,9 @@ def run_torchrun(report, programs, folder, ours_ms):
     if found is None:
         measure.note(f'{torchrun.PYTHON} has no torch: torchrun is left out')
         return
-    times = torchrun.measure(programs, os.path.join(folder, 'torchrun'), free_port, 1)
+    times = torchrun.measure(programs, os.path.join(folder, 'torchrun'), free_port, 2)
     for kind in ('default', 'tuned'):
-        name = f'agent killed: torchrun {found.split("+")[0]}, {kind}'
+        name = f'agent killed: torchrun {".".join(found.split(".")[:2])}, {kind}'
         report.add_all(f'{name}: survivors run again', times[kind], 'ms')
         if ours_ms is not None:
             report.add(f'{name}, as a multiple of ours', report.results[-1]['value'] / ours_ms,
@@ -43,7 +43,7 @@ def run_torchrun(report, programs, folder, ours_ms):
 def run_parts(report, programs, folder, parts, quick):
     ours_ms = None
     if 'failures' in parts:
-        ours_ms = failures.run(report, programs, folder, *((2, 1) if quick else (51, 21)))
+        ours_ms = failures.run(report, programs, folder, *((2, 1, 1) if quick else (50, 15, 7)))
     if 'torchrun' in parts and not quick:
         run_torchrun(report, programs, folder, ours_ms)
     if 'scale' in parts and quick:

@@ -33,6 +33,7 @@ def test_losses_of_workers_and_agents_are_measured():
     again = found['worker killed: survivors run again']
     assert killed['n'] == 2 and 0 < killed['min'] <= again['min'], found
     assert found['agent killed: survivors run again']['value'] > 0, found
+    assert found['node killed: survivors run again']['value'] > 0, found
     assert found['agent killed: its own worker is gone']['value'] > 0, found
 
 

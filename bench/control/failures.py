@@ -3,11 +3,12 @@ import os
 import subprocess
 import time
 
-from control.process import START, TERM, Failed, Serve, Stamps, alive, end, environment, kill, \
-    wait_for
+from control.process import START, TERM, Failed, Serve, Stamps, alive, children, end, environment, \
+    kill, wait_for
 
 NODES = 3
 REST_S = 1.1  # A life shorter than a second counts as quick, and is followed by a pause.
+JOIN_REST_S = 2.3  # More than --join-window: for that long after a newcomer others are awaited.
 
 
 class Cluster:
@@ -43,11 +44,11 @@ class Cluster:
             raise Failed(f'an agent ended; see {self.folder}')
         return None
 
-    def settled(self):
+    def settled(self, rest_s):
         """Whole, for long enough that nothing of the last change is under way."""
         while True:
             before = wait_for('all nodes run', self.whole, 0.02)
-            time.sleep(REST_S)
+            time.sleep(rest_s)
             if self.whole() == before:
                 return before
 
@@ -74,7 +75,7 @@ def kill_workers(cluster, times):
     their workers get SIGTERM; and until these run again."""
     known, again = [], []
     for i in range(times):
-        before = cluster.settled()
+        before = cluster.settled(REST_S)
         victim = i % NODES
         others = set(range(NODES)) - {victim}
         first = len(cluster.stamps)
@@ -93,7 +94,7 @@ def kill_agents(cluster, times):
     until its own worker is gone."""
     again, gone = [], []
     for i in range(times):
-        before = cluster.settled()
+        before = cluster.settled(JOIN_REST_S)
         victim = i % NODES
         others = set(range(NODES)) - {victim}
         first = len(cluster.stamps)
@@ -109,7 +110,29 @@ def kill_agents(cluster, times):
     return again, gone
 
 
-def run(report, programs, folder, workers_n, agents_n):
+def kill_nodes(cluster, times):
+    """kill -9 of all processes of a node, so that nobody is left to tell; ms until the others' run
+    again."""
+    again = []
+    for i in range(times):
+        before = cluster.settled(JOIN_REST_S)
+        victim = i % NODES
+        agent = cluster.agents[victim].pid
+        first = len(cluster.stamps)
+        for keeper in children(agent):
+            kill(keeper)
+        killed_ns = kill(agent)
+        if alive(before[victim][2]):
+            kill(before[victim][2])
+        start_ns = wait_for('the survivors run again', lambda: when_all(
+            cluster.stamps, first, START, set(range(NODES)) - {victim}, NODES - 1))
+        again.append((start_ns - killed_ns) / 1e6)
+        cluster.agents[victim].wait()
+        cluster.start_agent(victim)
+    return again
+
+
+def run(report, programs, folder, workers_n, agents_n, nodes_n):
     cluster = Cluster(programs, os.path.join(folder, 'failures'))
     try:
         known, again = kill_workers(cluster, workers_n)
@@ -118,6 +141,8 @@ def run(report, programs, folder, workers_n, agents_n):
         again, gone = kill_agents(cluster, agents_n)
         report.add_all('agent killed: survivors run again', again, 'ms', goal=300)
         report.add_all('agent killed: its own worker is gone', gone, 'ms')
-        return sorted(again)[len(again) // 2]
+        ours_ms = sorted(again)[len(again) // 2]
+        report.add_all('node killed: survivors run again', kill_nodes(cluster, nodes_n), 'ms')
+        return ours_ms
     finally:
         cluster.close()

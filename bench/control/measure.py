@@ -17,7 +17,7 @@ class Report:
         self.results = []
 
     def add(self, name, value, unit, **more):
-        """`goal`, if there is one, is the most that it should be, or ('>=', least)."""
+        """`goal`, if there is one, is the most that it should be."""
         goal = more.pop('goal', None)
         result = {'name': name, 'value': value, 'unit': unit, **more}
         if goal is not None:

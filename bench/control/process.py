@@ -129,6 +129,11 @@ def alive(pid):
         return False
 
 
+def children(pid):
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='utf-8') as file:
+        return [int(child) for child in file.read().split()]
+
+
 def kill(pid):
     """kill -9, and when."""
     now_ns = time.monotonic_ns()
