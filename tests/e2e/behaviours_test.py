@@ -158,9 +158,10 @@ class Stage:
         self.puppets = puppets
         self.nodes = {}
 
-    def start(self, *names):
+    def start(self, *names, flags=()):
         for name in names:
-            self.nodes[name] = self.job.node(name, script=PROGRAM, E2E_PUPPETS=self.puppets.path)
+            self.nodes[name] = self.job.node(name, *flags, script=PROGRAM,
+                                             E2E_PUPPETS=self.puppets.path)
             self.nodes[name].wait_log('in job ')
 
     def leave(self, found):
@@ -367,7 +368,7 @@ def test_a_worker_of_an_in_process_job_that_fails_too_often_is_given_up():
 def test_the_last_node_of_an_in_process_job_can_be_drained():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='1')
-        stage.start('a')
+        stage.start('a', flags=('--grace', '1'))  # So long it would wait for an heir.
         puppets.ordered('a')
         assert stage.nodes['a'].terminate() == 0
 
