@@ -13,7 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define HANDSHAKE_MS 5000u
 #define OUT_MAX ((size_t)64 << 20)
 
 static void on_timer(uv_timer_t *timer);
@@ -35,7 +34,7 @@ int conn_make(uv_loop_t *loop, struct tls *tls, bool server, const struct conn_h
     c->handler = handler;
     c->limits = limits != NULL ? *limits : (struct conn_limits){0};
     if (c->limits.handshake_ms == 0) {
-        c->limits.handshake_ms = HANDSHAKE_MS;
+        c->limits.handshake_ms = CONN_HANDSHAKE_MS;
     }
     if (c->limits.out_max == 0) {
         c->limits.out_max = OUT_MAX;

@@ -69,13 +69,23 @@ bool conn_need_session(struct conn *c)
     return true;
 }
 
-/* One step of the handshake; whether it is done, and c open. */
+/* OpenSSL takes up the session of a key once its proof in the hello was right. Such a client gets
+ * its time anew: when all come at once, it is the crowd that makes it slow. */
+static void note_keyed(struct conn *c)
+{
+    if (c->listener != NULL && !c->guest && SSL_session_reused(c->ssl) == 1) {
+        listen_conn_keyed(c);
+        conn_arm(c, c->limits.handshake_ms);
+    }
+}
+
 bool conn_shake(struct conn *c)
 {
     ERR_clear_error();
     const int rc = SSL_do_handshake(c->ssl);
 
     if (rc == 1) {
+        note_keyed(c);
         if (!tls_proved(c->ssl)) {
             conn_fail(c, MU_EREFUSED, "the other side did not prove that it knows the token");
             return false;
@@ -85,9 +95,11 @@ bool conn_shake(struct conn *c)
     }
     switch (SSL_get_error(c->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
+        note_keyed(c);
         conn_watch(c, UV_READABLE);
         return false;
     case SSL_ERROR_WANT_WRITE:
+        note_keyed(c);
         conn_watch(c, UV_READABLE | UV_WRITABLE);
         return false;
     default:

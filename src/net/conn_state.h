@@ -5,6 +5,7 @@
 #include "net/conn.h"
 #include "net/hub.h"
 
+#define CONN_HANDSHAKE_MS 5000u
 #define HELLO_HEAD 9 /* record header and the head of a ClientHello */
 
 enum conn_state {
@@ -30,6 +31,7 @@ struct conn {
     int fd;
     uint8_t state; /* enum conn_state */
     bool server;
+    bool guest;   /* of a listener: keyed right so far */
     bool heard;   /* has said at least one frame */
     bool dirty;   /* on the hub's list */
     bool blocked; /* the socket takes no more for now */
@@ -90,6 +92,7 @@ void dial_free(struct conn *c);
 
 /* listen.c */
 void listen_conn_spoke(struct conn *c); /* its first bytes have come */
+void listen_conn_keyed(struct conn *c); /* its first message was made with the token */
 void listen_conn_opened(struct conn *c);
 void listen_conn_closed(struct conn *c, int status, const char *why, bool was_open);
 void listen_conn_left(struct conn *c); /* closed by its user */

@@ -1,7 +1,8 @@
-/* Accepting within bounds. Everybody who is not authenticated yet is on `shaking`, in the order of
- * their last sign of life, so a flood of silent connections pushes out its own. Nobody is pushed
- * out before it had its time: when ten thousand come back at once, they wait in the kernel's queue.
- */
+/* Accepting within bounds. Whoever has not shown that it knows the token is on `strangers`, in the
+ * order of their last sign of life, so a flood of silent connections pushes out its own. A first
+ * message that is keyed right makes a guest, who is not pushed out but may be somebody's recording:
+ * of these there is a number too. When ten thousand come back at once, they wait in the kernel's
+ * queue. */
 #include "net/listen_state.h"
 
 #include "base/log.h"
@@ -15,11 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HANDSHAKES_MAX 1024u
-#define ACCEPT_MAX 64       /* in one turn of the loop */
-#define PAUSE_MS 100u       /* when there are no more files */
-#define SHED_AFTER_MS 1000u /* of silence in a handshake, if others wait */
-#define WAIT_MS 20u         /* … until then */
+#define HANDSHAKES_MAX 4096u
+#define ACCEPT_MAX 512 /* in one turn of the loop */
+#define PAUSE_MS 100u  /* when there are no more files */
+#define GUESTS_PER_STRANGER 2u
+#define WAIT_MS 20u /* … until then */
 #define LOG_EVERY_MS 1000u
 #define FILES_KEPT 64u /* for everything that is no connection */
 
@@ -76,31 +77,52 @@ static void unlink_conn(struct conn *c)
 {
     struct listener *l = c->listener;
 
-    if (c->state < CONN_OPEN) {
-        TAILQ_REMOVE(&l->shaking, c, link);
-        l->counts.handshaking--;
-    } else {
+    if (c->state >= CONN_OPEN) {
         TAILQ_REMOVE(&l->open, c, link);
+    } else if (c->guest) {
+        TAILQ_REMOVE(&l->guests, c, link);
+        l->guests_n--;
+    } else {
+        TAILQ_REMOVE(&l->strangers, c, link);
+        l->strangers_n--;
     }
+    l->counts.handshaking = l->strangers_n + l->guests_n;
     l->counts.now--;
     c->listener = NULL;
+}
+
+void listen_conn_spoke(struct conn *c)
+{
+    TAILQ_REMOVE(&c->listener->strangers, c, link);
+    TAILQ_INSERT_TAIL(&c->listener->strangers, c, link);
+    c->heard_ms = uv_now(c->listener->loop);
+}
+
+void listen_conn_keyed(struct conn *c)
+{
+    struct listener *l = c->listener;
+
+    TAILQ_REMOVE(&l->strangers, c, link);
+    l->strangers_n--;
+    c->guest = true;
+    TAILQ_INSERT_TAIL(&l->guests, c, link);
+    l->guests_n++;
 }
 
 void listen_conn_opened(struct conn *c)
 {
     struct listener *l = c->listener;
 
-    TAILQ_REMOVE(&l->shaking, c, link);
+    if (c->guest) {
+        TAILQ_REMOVE(&l->guests, c, link);
+        l->guests_n--;
+    } else { /* plain: there is nothing to prove */
+        TAILQ_REMOVE(&l->strangers, c, link);
+        l->strangers_n--;
+    }
     TAILQ_INSERT_TAIL(&l->open, c, link);
-    l->counts.handshaking--;
+    l->counts.handshaking = l->strangers_n + l->guests_n;
     l->counts.opened++;
-}
-
-void listen_conn_spoke(struct conn *c)
-{
-    TAILQ_REMOVE(&c->listener->shaking, c, link);
-    TAILQ_INSERT_TAIL(&c->listener->shaking, c, link);
-    c->heard_ms = uv_now(c->listener->loop);
 }
 
 void listen_conn_closed(struct conn *c, int status, const char *why, bool was_open)
@@ -124,16 +146,20 @@ static void shed(struct listener *l, const char *peer, const char *why)
     tell(l, peer, "turned away", why);
 }
 
-/* Whether there is room for one more in its handshake, or somebody who may make it. */
+/* Whether one more may begin, or somebody may make room for it. */
 static bool has_room(const struct listener *l)
 {
-    return l->counts.handshaking < l->config.handshakes_max ||
-           uv_now(l->loop) - TAILQ_FIRST(&l->shaking)->heard_ms >= SHED_AFTER_MS;
+    if (l->guests_n >= (uint64_t)GUESTS_PER_STRANGER * l->config.handshakes_max) {
+        return false;
+    }
+    return l->strangers_n < l->config.handshakes_max ||
+           uv_now(l->loop) - TAILQ_FIRST(&l->strangers)->heard_ms >=
+               l->config.limits.handshake_ms / 4;
 }
 
 static void shed_oldest(struct listener *l)
 {
-    struct conn *c = TAILQ_FIRST(&l->shaking);
+    struct conn *c = TAILQ_FIRST(&l->strangers);
 
     shed(l, conn_peer(c), "too many connections are in their handshake; this was the oldest");
     unlink_conn(c);
@@ -150,7 +176,7 @@ static void take(struct listener *l, int fd)
         close(fd);
         return;
     }
-    if (l->counts.handshaking >= l->config.handshakes_max) {
+    if (l->strangers_n >= l->config.handshakes_max) {
         shed_oldest(l);
     }
     if (conn_open(l->loop, fd, l->tls, true, l->handler, &l->config.limits, l->data, &c) != MU_OK) {
@@ -160,7 +186,8 @@ static void take(struct listener *l, int fd)
     }
     c->listener = l;
     c->heard_ms = uv_now(l->loop);
-    TAILQ_INSERT_TAIL(&l->shaking, c, link);
+    TAILQ_INSERT_TAIL(&l->strangers, c, link);
+    l->strangers_n++;
     l->counts.handshaking++;
     l->counts.now++;
 }
@@ -266,11 +293,15 @@ int listen_start(uv_loop_t *loop, int fd, struct tls *tls, const struct conn_han
     if (l->config.conns_max == 0) {
         l->config.conns_max = files_allow();
     }
+    if (l->config.limits.handshake_ms == 0) {
+        l->config.limits.handshake_ms = CONN_HANDSHAKE_MS;
+    }
     if (l->config.handshakes_max == 0) {
         l->config.handshakes_max = HANDSHAKES_MAX;
     }
     l->data = data;
-    TAILQ_INIT(&l->shaking);
+    TAILQ_INIT(&l->strangers);
+    TAILQ_INIT(&l->guests);
     TAILQ_INIT(&l->open);
     uv_poll_start(&l->poll, UV_READABLE, on_poll);
     *l_out = l;
@@ -314,7 +345,8 @@ void listen_close(struct listener *l)
         st.st_ino == l->path_ino) {
         (void)unlink(l->path); /* Not if somebody else has put theirs there. */
     }
-    close_all(&l->shaking);
+    close_all(&l->strangers);
+    close_all(&l->guests);
     close_all(&l->open);
 }
 

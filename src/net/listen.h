@@ -10,8 +10,8 @@ struct listener;
 struct listen_config {
     struct conn_limits limits;
     uint32_t conns_max;      /* all; 0: as open files allow */
-    uint32_t handshakes_max; /* not yet authenticated; 0: 1,024. Newcomers wait; whoever has been
-                                silent for a second makes room */
+    uint32_t handshakes_max; /* that have not shown the token; 0: 4,096. Newcomers wait; whoever
+                                was silent for a quarter of handshake_ms makes room */
 };
 
 struct listen_counts {

@@ -20,8 +20,10 @@ struct listener {
     struct listen_config config;
     void *data;
     struct listen_counts counts;
-    struct conn_list shaking; /* the longest silent first */
+    struct conn_list strangers; /* not yet keyed; the longest silent first */
+    struct conn_list guests;    /* in their handshake, keyed right so far */
     struct conn_list open;
+    uint32_t strangers_n, guests_n;
     uint64_t logged_ms;
     uint32_t unlogged_n;
     uint16_t port;

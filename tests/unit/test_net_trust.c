@@ -278,6 +278,34 @@ static void the_oldest_handshake_makes_room(void **state)
     kit_close(&k);
 }
 
+static void whoever_has_shown_the_token_is_not_pushed_out(void **state)
+{
+    const struct listen_config config = {.handshakes_max = 2, .limits = {.handshake_ms = 6000}};
+    struct kit k;
+    int rc, fds[6], fd;
+
+    kit_open(&k, &config);
+    fd = kit_socket(&k);
+    SSL *ssl = tls_session(k.client_tls, fd);
+
+    assert_int_equal(SSL_do_handshake(ssl), -1); /* Its hello is sent; then it takes its time. */
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = kit_socket(&k);
+    }
+    kit_wait(&k, listen_counts(k.l)->shed >= 2);
+    while ((rc = SSL_do_handshake(ssl)) != 1) {
+        assert_int_equal(SSL_get_error(ssl, rc), SSL_ERROR_WANT_READ);
+        kit_turn(&k);
+    }
+    kit_wait(&k, k.server.opened_n == 1);
+    SSL_free(ssl);
+    close(fd);
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        close(fds[i]);
+    }
+    kit_close(&k);
+}
+
 /* A restarted orchestrator meets all of its agents at once: they wait for each other. */
 static void a_storm_of_friends_gets_in_without_loss(void **state)
 {
@@ -501,6 +529,7 @@ int main(void)
         cmocka_unit_test(half_a_handshake_is_timed_out_or_refused),
         cmocka_unit_test(a_thousand_idle_connections_disturb_nobody),
         cmocka_unit_test(the_oldest_handshake_makes_room),
+        cmocka_unit_test(whoever_has_shown_the_token_is_not_pushed_out),
         cmocka_unit_test(a_storm_of_friends_gets_in_without_loss),
         cmocka_unit_test(no_more_connections_than_allowed_are_kept),
         cmocka_unit_test(running_out_of_files_turns_away_and_recovers),
