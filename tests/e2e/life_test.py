@@ -526,8 +526,8 @@ def test_standalone_needs_no_orchestrator():
     with kit.World() as world:
         job = world.job(nproc=2, nnodes='1')
         node = job.node('a', '--standalone')
-        reports = kit.wait_until(lambda: [r for r in job.reports() if len(job.reports()) == 2],
-                                 'both workers ran')
+        kit.wait_until(lambda: len(job.reports()) == 2, 'both workers ran')
+        reports = job.reports()
         assert [r['env']['LOCAL_RANK'] for r in reports] == ['0', '1']
         assert {r['env']['WORLD_SIZE'] for r in reports} == {'2'}
         assert {r['env']['OMP_NUM_THREADS'] for r in reports} == {'1'}
