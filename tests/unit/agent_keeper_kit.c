@@ -72,6 +72,21 @@ static void child_daemon_left(void)
     _exit(3);
 }
 
+/* Its leader ends while what it left behind is still passing itself on, from session to session. */
+static void child_scatter(void)
+{
+    if (fork() == 0) {
+        for (int i = 0; i < 30; i++) {
+            setsid();
+            if (fork() != 0) {
+                _exit(0);
+            }
+        }
+        wait_for_ever();
+    }
+    _exit(4);
+}
+
 static void child_stopped(void)
 {
     raise(SIGSTOP);
@@ -98,6 +113,20 @@ static void child_bare(void)
         _exit(0);
     }
     wait(NULL);
+    wait_for_ever();
+}
+
+/* Still of its leader's session, but not of its group, and without the marker. */
+static void child_aside(void)
+{
+    char name[] = "sleep", number[] = "1000";
+    char *argv[] = {name, number, NULL}, *none[] = {NULL};
+
+    if (fork() == 0) {
+        setpgid(0, 0);
+        execve("/bin/sleep", argv, none);
+        _exit(1);
+    }
     wait_for_ever();
 }
 
@@ -158,7 +187,8 @@ static const struct {
     {"kit-daemon", child_daemon},   {"kit-daemon-left", child_daemon_left},
     {"kit-stopped", child_stopped}, {"kit-deaf", child_deaf},
     {"kit-bare", child_bare},       {"kit-chain", child_chain},
-    {"kit-storm", child_storm},
+    {"kit-storm", child_storm},     {"kit-scatter", child_scatter},
+    {"kit-aside", child_aside},
 };
 
 void kit_child(int argc, char **argv)

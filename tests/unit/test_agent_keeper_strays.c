@@ -74,6 +74,25 @@ static void a_daemon_without_any_mark_goes_with_the_last_worker(void **state)
     kit_close(&k);
 }
 
+static void who_left_the_group_is_known_by_its_session(void **state)
+{
+    pid_t sleeper;
+    struct kit k;
+
+    kit_open(&k);
+    kit_start_sh(&k, 1, "kill -STOP $$"); /* lives on */
+    kit_start_child(&k, 0, "kit-aside");
+    kit_wait_started(&k, 0, 1);
+    kit_wait_started(&k, 1, 1);
+    while ((sleeper = kit_find(k.slots[0].pid, "sleep")) == 0) {
+        kit_sleep_ms(5);
+    }
+    keeper_stop(k.keeper, 0, 60000);
+    kit_wait_exited(&k, 0, 1);
+    assert_false(kit_is_alive(sleeper));
+    kit_close(&k);
+}
+
 static void a_chain_of_forks_is_caught(void **state)
 {
     struct kit k;
@@ -86,6 +105,25 @@ static void a_chain_of_forks_is_caught(void **state)
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 128 + SIGKILL);
     assert_int_equal(kit_count(k.slots[0].marker), 0);
+    kit_close(&k);
+}
+
+/* Another slot lives, so only who is known for a stray is killed; and the exit is told when the
+ * last of them is gone, although they change faster than they can be looked at. */
+static void an_exit_is_told_when_the_last_of_a_line_is_gone(void **state)
+{
+    struct kit k;
+
+    kit_open(&k);
+    kit_start_sh(&k, 1, "sleep 1000");
+    kit_wait_started(&k, 1, 1);
+    for (uint32_t i = 0; i < 50; i++) {
+        kit_start_child(&k, 0, "kit-scatter");
+        kit_wait_exited(&k, 0, i + 1);
+        assert_int_equal(k.slots[0].code, 4);
+        assert_int_equal(kit_count(k.slots[0].marker), 0);
+    }
+    assert_int_equal(k.slots[1].exited_n, 0);
     kit_close(&k);
 }
 
@@ -276,6 +314,43 @@ static void after_kill_9_of_the_keeper_the_agent_kills_and_is_told(void **state)
     kit_close(&k);
 }
 
+/* Both at once, so that neither can act: what still dies are the leaders, by the kernel's hand. */
+static void leaders_do_not_outlive_agent_and_keeper(void **state)
+{
+    pid_t agent, pids[3] = {0};
+    uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    agent = fork();
+    if (agent == 0) {
+        static struct kit k;
+
+        kit_open(&k);
+        kit_start_child(&k, 0, "kit-deaf");
+        kit_start_child(&k, 1, "kit-stopped");
+        kit_wait_started(&k, 0, 1);
+        kit_wait_started(&k, 1, 1);
+        pids[0] = kit_find(getpid(), "muster-keeper");
+        pids[1] = k.slots[0].pid;
+        pids[2] = k.slots[1].pid;
+        _exit(write(ends[1], pids, sizeof(pids)) != (ssize_t)sizeof(pids) || pause() != 0);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], pids, sizeof(pids)), sizeof(pids));
+    close(ends[0]);
+    kill(agent, SIGSTOP);
+    kill(pids[0], SIGKILL);
+    for (int i = 0; i < 3; i++) {
+        while (kit_is_alive(pids[i])) {
+            assert_true(kit_now_ms() < end_ms);
+            kit_sleep_ms(1);
+        }
+    }
+    kill(agent, SIGKILL);
+    waitpid(agent, NULL, 0);
+}
+
 static void a_lost_keeper_starts_nothing(void **state)
 {
     char name[] = "true", *argv[] = {name, NULL}, *env[] = {NULL};
@@ -345,12 +420,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_daemon_dies_with_the_leader_that_left_it),
         cmocka_unit_test(a_daemon_lives_as_long_as_its_leader),
         cmocka_unit_test(a_daemon_without_any_mark_goes_with_the_last_worker),
+        cmocka_unit_test(who_left_the_group_is_known_by_its_session),
         cmocka_unit_test(a_chain_of_forks_is_caught),
+        cmocka_unit_test(an_exit_is_told_when_the_last_of_a_line_is_gone),
         cmocka_unit_test(a_storm_of_forks_is_calmed),
         cmocka_unit_test(closing_kills_whatever_runs),
         cmocka_unit_test(after_kill_9_of_the_agent_nothing_is_left),
         cmocka_unit_test(an_agent_killed_while_it_starts_workers_leaves_nothing),
         cmocka_unit_test(after_kill_9_of_the_keeper_the_agent_kills_and_is_told),
+        cmocka_unit_test(leaders_do_not_outlive_agent_and_keeper),
         cmocka_unit_test(a_lost_keeper_starts_nothing),
         cmocka_unit_test(closing_a_keeper_that_is_dying_ends),
         cmocka_unit_test(both_ways_find_the_same_children),
