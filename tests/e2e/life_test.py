@@ -170,7 +170,7 @@ def test_whoever_has_not_ended_in_the_exit_timeout_is_stopped():
 
 def test_a_newcomer_of_a_job_that_is_ending_is_not_taken_in():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        job = world.orchestrator(*SERVE).job(nnodes='2:3')
         a, b = job.nodes('a', 'b')
         job.settled('a', 'b')
         job.finish(0, 'a')
@@ -180,7 +180,7 @@ def test_a_newcomer_of_a_job_that_is_ending_is_not_taken_in():
         job.finish()
         assert [n.wait() for n in (a, b, c)] == [0, 0, 0]
         ran = [r['node'] for r in job.reports() if r['run'] == 1]
-        assert ran == ['a', 'b'], job.reports()
+        assert ran == ['a', 'b'], ran
 
 
 def test_the_second_run_of_a_finished_job_is_run_2():
@@ -447,7 +447,7 @@ def test_muster_drain_lets_a_node_leave():
 def test_muster_shutdown_ends_the_job_and_its_agents():
     with kit.World() as world:
         orchestrator = world.orchestrator(*SERVE)
-        job = orchestrator.job(nnodes='1:2')
+        job = orchestrator.job(nnodes='2')
         a, b = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         orchestrator.say('shutdown', job.name)
@@ -462,7 +462,7 @@ def test_muster_shutdown_ends_the_job_and_its_agents():
 def test_several_jobs_on_one_orchestrator_do_not_touch_each_other():
     with kit.World() as world:
         orchestrator = world.orchestrator(*SERVE)
-        jobs = [orchestrator.job(name, nnodes='1:2') for name in ('red', 'blue')]
+        jobs = [orchestrator.job('red', nnodes='1:2'), orchestrator.job('blue', nnodes='2')]
         nodes = [job.nodes('a', 'b') for job in jobs]
         before = [job.settled('a', 'b') for job in jobs]
         code, _, err = orchestrator.ask('drain', 'a')

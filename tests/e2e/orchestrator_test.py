@@ -154,7 +154,7 @@ def test_crashes_at_any_moment_lose_nothing_and_disturb_nobody():
 def test_crashes_one_after_the_other_disturb_no_script():
     with kit.World() as world:
         orchestrator = world.orchestrator(*SERVE)
-        job = orchestrator.job(nnodes='1:3')
+        job = orchestrator.job(nnodes='3')
         nodes = job.nodes('a', 'b', 'c')
         before = job.settled('a', 'b', 'c')
         for turn in range(CRASHES):
@@ -172,7 +172,7 @@ def test_crashes_one_after_the_other_disturb_no_script():
 def test_nobody_is_evicted_when_the_orchestrator_was_away_for_longer_than_the_lease():
     with kit.World() as world:
         orchestrator = world.orchestrator('--lease', '2', '--join-window', '0.2')
-        job = orchestrator.job(nnodes='1:3')
+        job = orchestrator.job(nnodes='3')
         nodes = job.nodes('a', 'b', 'c')
         before = job.settled('a', 'b', 'c')
         orchestrator.kill9()
@@ -190,7 +190,7 @@ def test_nobody_is_evicted_when_the_orchestrator_was_away_for_longer_than_the_le
 def test_an_orchestrator_that_stood_still_evicts_nobody():
     with kit.World() as world:
         orchestrator = world.orchestrator('--lease', '1', '--join-window', '0.2')
-        job = orchestrator.job(nnodes='1:2')
+        job = orchestrator.job(nnodes='2')
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         orchestrator.stop()
