@@ -123,7 +123,7 @@ static void say_closed(const struct session *s, int status, const char *why)
 
     if (status == MU_EPROTO || status == MU_EVERSION || status == MU_ECORRUPT ||
         status == MU_ELIMIT) {
-        level = LOG_WARN;
+        level = s->is_agent ? LOG_WARN : LOG_DEBUG; /* The listener has told it, within bounds. */
     }
     if (s->is_agent) {
         log_write(level, "orchestrator", "node '%s' of job '%s' (%s): connection closed: %s",
