@@ -57,7 +57,9 @@ def fill(disk):
 
 
 def make_room(disk):
-    os.unlink(os.path.join(disk, 'filler'))
+    path = os.path.join(disk, 'filler')
+    os.truncate(path, 0)  # A process that another case is about to start may hold it for a moment.
+    os.unlink(path)
 
 
 def known(job):
