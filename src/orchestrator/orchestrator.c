@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define FRAME_MAX (256u << 10) /* the longest that anybody may send us is a value to be synced */
-#define HANDSHAKES_MAX 2048    /* after a restart all agents come back in one moment, … */
+#define HANDSHAKES_MAX 8192    /* after a restart all agents come back in one moment, … */
 #define HANDSHAKE_MS 15000     /* … and a core does some hundred handshakes a second */
 
 /* ---- time ---- */
