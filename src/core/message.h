@@ -260,6 +260,10 @@ struct msg_sync {
     uint64_t done_generation;
     uint32_t done_n;
     uint64_t joined; /* it has been a member since this generation; 0: no, or it can't tell */
+    /* The round of any tag that it had the answer of last; "": none. */
+    char last_tag[SYNC_TAG_MAX];
+    uint64_t last_generation;
+    uint32_t last_n;
 };
 
 /* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */

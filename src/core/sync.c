@@ -36,7 +36,7 @@ static uint32_t job_take(struct sync *s, const char *name)
     return found;
 }
 
-static uint32_t round_find(const struct sync *s, uint32_t job, const char *tag)
+uint32_t sync_round_find(const struct sync *s, uint32_t job, const char *tag)
 {
     uint32_t i = s->jobs[job].rounds;
 
@@ -93,11 +93,14 @@ static uint32_t value_find(const struct sync *s, wid worker, uint64_t request, u
     return i;
 }
 
-static uint32_t rank_of(const struct sync *s, const struct sync_job *j, wid worker)
+/* Where it stands in the newest generation. One that is no member of it begins anew when it is one
+ * again: it can't have missed what is completed without it. */
+static void set_rank(const struct sync *s, const struct sync_job *j, struct sync_value *v)
 {
-    const struct sync_member *m = sync_member_of(s, j, worker);
+    const struct sync_member *m = sync_member_of(s, j, v->worker);
 
-    return m != NULL && m->worker == worker ? m->rank : NONE;
+    v->rank = m != NULL && m->worker == v->worker ? m->rank : NONE;
+    v->joined = v->rank != NONE ? v->joined : 0;
 }
 
 /* Puts a new value into its round; MU_OK also if there was nothing to do. */
@@ -122,7 +125,7 @@ static int put_new(struct sync *s, uint32_t conn, const char *job, const struct 
         text_say(why, TEXT_MAX_LEN, "job %s has too many members for values by tag", job);
         return MU_ELIMIT;
     }
-    round = round_find(s, at, m->tag);
+    round = sync_round_find(s, at, m->tag);
     before = round == NONE ? NONE : value_find(s, m->worker, 0, round);
     if (before != NONE && s->values[before].request > m->request) {
         return MU_OK; /* Late: its worker has given that up and put another one since. */
@@ -141,7 +144,7 @@ static int put_new(struct sync *s, uint32_t conn, const char *job, const struct 
         return rc;
     }
     s->values[value].conn = conn;
-    s->values[value].rank = rank_of(s, j, m->worker);
+    set_rank(s, j, &s->values[value]);
     sync_value_link(s, value, round);
     sync_due_set(s, value, due_of(now_ms, m->wait_ms));
     if (before != NONE) {
@@ -202,7 +205,7 @@ static void rank_again(struct sync *s, uint32_t round)
             continue;
         }
         r->here_n -= !v->gave_up && v->rank != NONE;
-        v->rank = rank_of(s, j, v->worker);
+        set_rank(s, j, v);
         r->here_n += !v->gave_up && v->rank != NONE;
     }
 }

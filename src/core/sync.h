@@ -10,10 +10,11 @@
  * tag. A worker that is no member (yet, or any more) waits, and is waited for from the moment that
  * a generation names it; one that a generation no longer names is not waited for, and its
  * value is in no result. Rounds of one tag follow each other; each worker says which was the last
- * that it has the answer of, so that values of different rounds are never mixed: one that missed an
- * answer, because the orchestrator was lost with all that it remembered, gets MU_EPEER, with the
- * number of that round, and is taken up in the next. Every request has exactly one answer, unless
- * its worker puts another value under the same tag, or goes on with another life. */
+ * that it has the answer of, of this tag and of any, so that values of different rounds are never
+ * mixed: one that missed an answer, because the orchestrator was lost with all that it remembered,
+ * gets MU_EPEER, with the number of that round, and is taken up in the next. Every request has
+ * exactly one answer, unless its worker puts another value under the same tag, or goes on with
+ * another life. */
 #ifndef CORE_SYNC_H
 #define CORE_SYNC_H
 

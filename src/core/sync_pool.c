@@ -142,6 +142,7 @@ int sync_value_take(struct sync *s, const struct msg_sync *m, uint32_t *value_ou
         .request = m->request,
         .done = {m->done_generation, m->done_n},
         .joined = m->joined,
+        .last = {m->last_generation, m->last_n},
         .due_ms = UINT64_MAX,
         .due_at = NONE,
         .round = NONE,
@@ -151,6 +152,7 @@ int sync_value_take(struct sync *s, const struct msg_sync *m, uint32_t *value_ou
         .chain = *bucket_of(s, m->worker),
     };
     *bucket_of(s, m->worker) = i + 1;
+    memcpy(s->values[i].last_tag, m->last_tag, sizeof(m->last_tag));
     if (m->data_n > 0) {
         memcpy(arena_at(&s->arena, data), m->data, m->data_n);
     }

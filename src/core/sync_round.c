@@ -174,13 +174,30 @@ static bool is_before(struct sync_mark a, struct sync_mark b)
     return a.generation != b.generation ? a.generation < b.generation : a.n < b.n;
 }
 
-/* Its round was complete, others have the answer and are at the next one; but before it had that
+/* Its round was complete, others have the answer and are at another one; but before it had that
  * too, the orchestrator was lost and all that it remembered. To let it take part in the next would
- * be to mix values of different rounds. */
+ * be to mix values of different rounds, and to let it wait would be to wait for ever. */
 static bool has_missed(const struct sync_value *v, struct sync_mark past)
 {
     return !v->gave_up && is_before(v->done, past) && v->joined != 0 &&
            v->joined <= past.generation;
+}
+
+/* What those who wait under any tag of the job know of the last round of this one. */
+static struct sync_mark ask_around(const struct sync *s, uint32_t job, const char *tag)
+{
+    struct sync_mark past = {0, 0};
+
+    for (uint32_t round = s->jobs[job].rounds; round != NONE; round = s->rounds[round].next) {
+        for (uint32_t i = s->rounds[round].first; i != NONE; i = s->values[i].next) {
+            const struct sync_value *v = &s->values[i];
+
+            if (is_before(past, v->last) && strcmp(v->last_tag, tag) == 0) {
+                past = v->last;
+            }
+        }
+    }
+    return past;
 }
 
 static void refuse_missed(struct sync *s, uint32_t round, struct sync_effects *fx)
@@ -213,19 +230,40 @@ static void refuse_missed(struct sync *s, uint32_t round, struct sync_effects *f
     }
 }
 
+static struct sync_mark later(struct sync_mark a, struct sync_mark b)
+{
+    return is_before(a, b) ? b : a;
+}
+
+/* Somebody has the answer of the round `mark` of this tag. */
+static void learn(struct sync *s, uint32_t round, struct sync_mark mark, struct sync_effects *fx)
+{
+    if (is_before(s->rounds[round].past, mark)) {
+        s->rounds[round].past = mark;
+        refuse_missed(s, round, fx);
+    }
+}
+
 bool sync_look_back(struct sync *s, uint32_t value, struct sync_effects *fx)
 {
-    const struct sync_value *v = &s->values[value];
-    const uint32_t round = v->round;
-    struct sync_round *r = &s->rounds[round];
-    bool later = is_before(r->past, v->done);
-    bool missed = has_missed(v, r->past);
+    const struct sync_value v = s->values[value];
+    struct sync_round *r = &s->rounds[v.round];
+    const uint32_t job = r->job;
+    struct sync_mark past = later(r->past, v.done);
 
-    if (later) {
-        r->past = v->done;
+    if (r->first == r->last) { /* It opened this round. */
+        past = later(past, ask_around(s, job, r->tag));
     }
-    if (later || missed) {
-        refuse_missed(s, round, fx);
+    const bool missed = has_missed(&v, past);
+
+    if (missed || is_before(r->past, past)) {
+        r->past = past;
+        refuse_missed(s, v.round, fx);
+    }
+    uint32_t last = v.last_tag[0] != '\0' ? sync_round_find(s, job, v.last_tag) : NONE;
+
+    if (last != NONE && last != v.round) {
+        learn(s, last, v.last, fx);
     }
     return !missed;
 }

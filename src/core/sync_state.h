@@ -27,6 +27,8 @@ struct sync_value {
     uint64_t request;
     struct sync_mark done; /* the last that its worker has the answer of */
     uint64_t joined;
+    char last_tag[SYNC_TAG_MAX]; /* the last of any tag */
+    struct sync_mark last;
     uint64_t due_ms; /* UINT64_MAX: never */
     uint32_t due_at; /* in the heap of those who wait; NONE */
     uint32_t conn;   /* 0: gone; it will be repeated */
@@ -47,7 +49,7 @@ struct sync_round {
     uint32_t waiting_n;    /* values that have not given up */
     uint32_t here_n;       /* … of members */
     uint32_t prev, next;   /* open: of its job; complete: the next newer one */
-    struct sync_mark past; /* the last that one of these workers has the answer of … */
+    struct sync_mark past; /* the last that somebody has the answer of … */
     struct sync_mark mark; /* … and, complete, which one this is */
     uint64_t end_ms;       /* complete: forgotten then */
 };
@@ -116,9 +118,14 @@ void sync_finish(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_ef
 /* Whoever's time is over is told who is missing, all with the same words. */
 void sync_time_out(struct sync *s, uint32_t round, uint64_t now_ms, struct sync_effects *fx);
 
-/* A value has come: did it, or do others of its round, belong to a round that is long complete?
- * False: it did, and is gone. */
+/* A value has come: did it, or do others, belong to a round that is long complete? False: it did,
+ * and is gone. */
 bool sync_look_back(struct sync *s, uint32_t value, struct sync_effects *fx);
+
+/* ---- sync.c ---- */
+
+/* The open round of a tag; NONE. */
+uint32_t sync_round_find(const struct sync *s, uint32_t job, const char *tag);
 
 /* ---- sync_members.c ---- */
 

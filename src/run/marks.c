@@ -32,4 +32,5 @@ void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32
     }
     *to = (struct mark){.generation = generation, .n = n, .used = ++marks->uses_n};
     memcpy(to->tag, tag, strnlen(tag, sizeof(to->tag) - 1));
+    marks->last = *to;
 }

@@ -18,7 +18,8 @@ struct mark {
 struct marks {
     struct mark items[MARKS_N];
     uint64_t uses_n;
-    bool forgot; /* a tag that is not here may have been used */
+    struct mark last; /* the last that was set */
+    bool forgot;      /* a tag that is not here may have been used */
 };
 
 /* NULL: it was never used, or (forgot) that can't be told any more. */

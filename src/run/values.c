@@ -74,6 +74,9 @@ static int call_send(struct mu_run *run, struct call *c)
     c->m.worker = run->life.worker;
     c->m.done_generation = mark != NULL ? mark->generation : 0;
     c->m.done_n = mark != NULL ? mark->n : 0;
+    memcpy(c->m.last_tag, run->marks.last.tag, sizeof(c->m.last_tag));
+    c->m.last_generation = run->marks.last.generation;
+    c->m.last_n = run->marks.last.n;
     c->m.joined = mark != NULL || !run->marks.forgot ? run->joined : 0;
     c->m.wait_ms = (uint32_t)MIN(left_ms, (uint64_t)UINT32_MAX);
     return control_say(run, WIRE_SYNC, &c->m);

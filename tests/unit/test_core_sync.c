@@ -416,6 +416,40 @@ static void one_that_is_not_there_to_be_told_is_told_when_it_is_back(void **stat
     expect("c2 r7 -15 " MISSED);
 }
 
+static void put_knowing(struct sync_fixture *f, uint32_t node, const char *tag, uint64_t generation,
+                        uint32_t n)
+{
+    struct msg_sync m = {.worker = W(node),
+                         .request = 20,
+                         .wait_ms = 1000,
+                         .joined = 4,
+                         .last_tag = "go",
+                         .last_generation = generation,
+                         .last_n = n};
+
+    strcpy(m.tag, tag);
+    sync_put(f->s, f->now_ms, node, "job", &m, &f->fx);
+}
+
+/* Those who have the answer are at another tag, and would wait there for the one that has not. */
+static void one_that_missed_an_answer_hears_so_from_those_at_another_tag(void **state)
+{
+    struct sync_fixture *f = *state;
+
+    sync_fixture_generation(f, 4, "1 2 3");
+    put_after(f, 2, 7, "b", 4, 2, 4);
+    put_knowing(f, 1, "another", 4, 2); /* It is no further. */
+    expect("");
+    put_knowing(f, 3, "another", 4, 3);
+    expect("c2 r7 -15 " MISSED);
+    assert_true(f->answers[0].m.generation == 4 && f->answers[0].m.round == 3);
+    put_after(f, 2, 8, "b", 4, 2, 4); /* In the other order. */
+    expect("c2 r8 -15 " MISSED);
+    put_after(f, 2, 9, "b", 4, 3, 4);
+    expect("");
+    assert_int_equal(sync_counts(f->s).values_n, 3);
+}
+
 /* Nobody has an answer: it is asked for again by all, and given. */
 static void a_round_whose_answers_were_all_lost_is_done_again(void **state)
 {
@@ -463,6 +497,7 @@ int main(void)
         TEST(one_whose_first_answer_was_lost_is_no_newcomer),
         TEST(one_that_can_not_tell_is_believed),
         TEST(one_that_is_not_there_to_be_told_is_told_when_it_is_back),
+        TEST(one_that_missed_an_answer_hears_so_from_those_at_another_tag),
         TEST(a_round_whose_answers_were_all_lost_is_done_again),
     };
 

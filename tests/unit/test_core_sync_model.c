@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES = 6, TAGS = 2, ROUNDS_MOST = 4096, PUTS_MOST = 8192 };
+enum { NODES = 6, TAGS = 2, ROUNDS_MOST = 4096, PUTS_MOST = 8192, PARTS_MOST = 16384 };
 
 /* A call of a worker. */
 struct call {
@@ -30,6 +30,7 @@ struct worker {
     bool linked;
     uint64_t joined;
     uint64_t requests_n;
+    uint32_t last_tag; /* of its last answer */
     struct call calls[TAGS];
 };
 
@@ -40,8 +41,14 @@ struct put {
     uint64_t joined;
     wid worker;
     uint32_t tag;
-    uint64_t in_generation; /* the round that it was in, as soon as that is complete; 0 */
-    uint32_t in_n;
+};
+
+/* A worker had put a value into a round that was complete. */
+struct part {
+    wid worker;
+    uint32_t tag;
+    uint64_t generation;
+    uint32_t n;
 };
 
 /* An answer that somebody has. */
@@ -61,6 +68,8 @@ struct world {
     uint32_t members[NODES];
     wid member_ids[NODES];
     uint32_t members_n;
+    struct part parts[PARTS_MOST];
+    uint32_t parts_n;
     struct put puts[PUTS_MOST];
     uint32_t puts_n;
     struct round rounds[ROUNDS_MOST];
@@ -116,11 +125,11 @@ static bool is_later(const struct put *a, const struct put *b)
 /* Whether the worker of `p` has put a value into the round that `last` names. */
 static bool was_there(const struct world *w, const struct put *p, const struct put *last)
 {
-    for (uint32_t i = 0; i < w->puts_n; i++) {
-        const struct put *q = &w->puts[i];
+    for (uint32_t i = 0; i < w->parts_n; i++) {
+        const struct part *q = &w->parts[i];
 
-        if (q->worker == p->worker && q->tag == p->tag && q->in_generation == last->generation &&
-            q->in_n == last->n) {
+        if (q->worker == p->worker && q->tag == p->tag && q->generation == last->generation &&
+            q->n == last->n) {
             return true;
         }
     }
@@ -140,25 +149,31 @@ static void check_one_round(struct world *w, const struct answer *a)
         last = is_later(p, &last) ? *p : last;
     }
     for (uint32_t i = 0; i < a->m.total; i++) {
-        struct put *p = &w->puts[strtoul(a[i].data, NULL, 10)];
+        const struct put *p = &w->puts[strtoul(a[i].data, NULL, 10)];
 
-        bool again = p->in_generation == a->m.generation && p->in_n == a->m.round;
+        const struct put this = {.generation = a->m.generation, .n = a->m.round};
 
-        if (!again && is_later(&last, p) && p->joined != 0 && p->joined <= last.generation) {
+        if (was_there(w, p, &this)) {
+            continue; /* The same answer again. */
+        }
+        if (is_later(&last, p) && p->joined != 0 && p->joined <= last.generation) {
             assert_false(was_there(w, p, &last));
         }
-        p->in_generation = a->m.generation;
-        p->in_n = a->m.round;
+        assert_true(w->parts_n < PARTS_MOST);
+        w->parts[w->parts_n++] = (struct part){p->worker, p->tag, this.generation, this.n};
     }
 }
 
-static void end_call(struct call *c, uint64_t generation, uint32_t n)
+static void end_call(struct worker *k, uint32_t tag, uint64_t generation, uint32_t n)
 {
+    struct call *c = &k->calls[tag];
+
     assert_true(generation > c->done_generation ||
                 (generation == c->done_generation && n > c->done_n));
     c->waiting = c->known = false;
     c->done_generation = generation;
     c->done_n = n;
+    k->last_tag = tag;
 }
 
 static void take_value(struct world *w, uint32_t node, uint32_t tag, const struct answer *a)
@@ -180,7 +195,7 @@ static void take_value(struct world *w, uint32_t node, uint32_t tag, const struc
     }
     if (++c->got_n == a->m.total) {
         check_same(w, tag, a->m.generation, a->m.round, c->values);
-        end_call(c, a->m.generation, a->m.round);
+        end_call(&w->workers[node], tag, a->m.generation, a->m.round);
         w->answered_n++;
     }
 }
@@ -208,7 +223,9 @@ static void take_answer(struct world *w, const struct answer *a)
             w->timed_out_n++;
             break;
         case MU_EPEER:
-            end_call(c, a->m.generation, a->m.round);
+            assert_true(was_there(w, &w->puts[c->put],
+                                  &(struct put){.generation = a->m.generation, .n = a->m.round}));
+            end_call(k, tag, a->m.generation, a->m.round);
             w->missed_n++;
             break;
         default:
@@ -258,6 +275,11 @@ static void say(struct world *w, uint32_t node, uint32_t tag)
                          .done_n = c->done_n,
                          .joined = k->joined};
 
+    if (k->calls[k->last_tag].done_n > 0) {
+        strcpy(m.last_tag, tags[k->last_tag]);
+        m.last_generation = k->calls[k->last_tag].done_generation;
+        m.last_n = k->calls[k->last_tag].done_n;
+    }
     w->puts[c->put].joined = k->joined;
     m.wait_ms = (uint32_t)(c->due_ms > w->f.now_ms ? c->due_ms - w->f.now_ms : 0);
     strcpy(m.tag, tags[tag]);
@@ -350,6 +372,9 @@ static void change_members(struct world *w, bool all)
         struct worker *k = &w->workers[node];
 
         k->joined = !is_member(w, node) ? 0 : k->joined == 0 ? w->generation : k->joined;
+        for (uint32_t tag = 0; tag < TAGS && k->joined == 0; tag++) {
+            w->puts[k->calls[tag].put].joined = 0; /* What it says from now on is another thing. */
+        }
     }
     publish(w);
 }
@@ -461,7 +486,7 @@ static void run_seed(uint64_t seed, int events, struct world *w)
 {
     sync_fixture_open(&w->f, &(struct sync_config){2, 8, 32, 16384, 500});
     prng_init(&w->p, seed);
-    w->generation = w->members_n = w->rounds_n = w->puts_n = 0;
+    w->generation = w->members_n = w->rounds_n = w->puts_n = w->parts_n = 0;
     w->answered_n = w->timed_out_n = w->missed_n = w->restarts_n = 0;
     for (uint32_t node = 1; node <= NODES; node++) {
         w->workers[node] = (struct worker){.life = 1, .linked = true};

@@ -266,6 +266,8 @@ static void each_value_says_which_answer_came_before(void **state)
     call(&c, run, "other", "me", 10000);
     fake_next(&agent, WIRE_SYNC, &msg);
     assert_true(msg.sync.done_generation == 0 && msg.sync.done_n == 0 && msg.sync.joined == 7);
+    assert_string_equal(msg.sync.last_tag, "names");
+    assert_true(msg.sync.last_generation == 7 && msg.sync.last_n == 3);
     leave(run);
     expect_status(&c, MU_EDONE, "");
 }

@@ -123,7 +123,7 @@ static const struct golden kept[] = {
 static struct msg_attach attach = {3, 0xc00c1e, 4711};
 static struct msg_life life = {N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n"};
 static struct msg_forget forget = {N3};
-static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4};
+static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4, "u", 5, 8};
 static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
 static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
 static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
@@ -139,9 +139,9 @@ static const struct golden added[] = {
     {WIRE_FORGET, &forget, NULL,
      "4d53545201010600080000000700000000000000080706050403020147d4c0590200000003000000"},
     {WIRE_SYNC, &sync, NULL,
-     "4d535452010107003200000007000000000000000807060504030201f6bb636a0200000003000000"
+     "4d5354520101070041000000070000000000000008070605040302017c402c070200000003000000"
      "0500000000000000fa00000001007403000000d100d3060000000000000009000000040000000000"
-     "0000"},
+     "0000010075050000000000000008000000"},
     {WIRE_SYNCED, &synced, NULL,
      "4d53545201010800400000000700000000000000080706050403020194ae825e0200000003000000"
      "0500000000000000f2ffffff0700000000000000010000000200000001000001040000000300623a"

@@ -208,7 +208,7 @@ static void lines_read_like_this(void **state)
                 "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0 mode=auto");
     expect_line(WIRE_SYNC, &sync, 0,
                 "sync worker=n1.0#1 request=2 wait_ms=0 tag=go data=5B "
-                "done_generation=0 done_n=0 joined=0");
+                "done_generation=0 done_n=0 joined=0 last_tag=\"\" last_generation=0 last_n=0");
     expect_line(WIRE_ENDED, &ended, 0,
                 "ended run=1 step=9 failed=yes why=\"n2.0#1 exited with 3\"");
     expect_line((enum wire_type)9999, NULL, 0, "unknown");
