@@ -4,7 +4,8 @@
  *       {"name": "lease renewal", "value": 1234567, "unit": "events/s"},
  *       …
  *     ]}
- */
+ *
+ * A script may say more of a measurement (its spread, its goal) and of the machine; see README.md. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 

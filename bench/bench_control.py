@@ -43,7 +43,7 @@ def run_torchrun(report, programs, folder, ours_ms):
 def run_parts(report, programs, folder, parts, quick):
     ours_ms = None
     if 'failures' in parts:
-        ours_ms = failures.run(report, programs, folder, *((2, 1, 1) if quick else (50, 15, 7)))
+        ours_ms = failures.run(report, programs, folder, *((2, 1, 1) if quick else (50, 12, 7)))
     if 'torchrun' in parts and not quick:
         run_torchrun(report, programs, folder, ours_ms)
     if 'scale' in parts and quick:

@@ -43,7 +43,7 @@ def test_a_swarm_is_admitted_held_and_answered():
     assert 0 < found['100 nodes, 4 jobs: all welcomed']['value'] <= admitted['value'], found
     assert admitted['closed'] == 0, found
     held = found['100 nodes, 4 jobs held: renewal, p99']
-    assert held['n'] >= 100 and held['value'] > 0, found
+    assert held['renewals'] >= 100 and held['value'] > 0, found
     assert found['100 nodes, 4 jobs saturated, 4 in flight each: renewals']['min'] > 100, found
 
 

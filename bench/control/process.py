@@ -73,18 +73,20 @@ class Serve:
             return int(statm.read().split()[1]) * PAGE
 
     def close(self):
-        end(self.process)
+        code = end(self.process)
+        if code != 0:
+            raise Failed(f'the orchestrator ended with status {code}: {self.text()[-2000:]}')
 
 
 def end(process):
-    """SIGTERM, then SIGKILL; of a process that we started."""
+    """SIGTERM, then SIGKILL; of a process that we started. Its exit code."""
     if process.poll() is None:
         process.terminate()
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
-    process.wait()
+    return process.wait()
 
 
 class Stamps:

@@ -55,13 +55,16 @@ class Swarm:
     def close(self):
         for part in self.parts:
             part.stdin.close()
+        codes = []
         for part in self.parts:
             try:
                 part.wait(20)
             except subprocess.TimeoutExpired:
                 pass
-            end(part)
+            codes.append(end(part))
             part.stdout.close()
+        if any(codes):
+            raise Failed(f'swarms ended with status {codes}')
 
 
 def quantile_ms(rtt, part):
@@ -131,21 +134,30 @@ class Scale:
         self.report.add_all(f'{what}: swarm cpu to admit', [r['cpu_s'] for r in runs], 's')
         self.report.add_all(f'{what}: memory each', [r['rss'] for r in runs], 'KiB', goal=64)
 
-    def hold(self, what, seconds, cpu_goal=None, p99_goal=None):
+    def hold(self, seconds, watches):
+        """Renewals and nothing else, for a while; what was seen is added to `watches`."""
         def then(serve, swarm):
-            time.sleep(3)  # What admission left behind settles.
-            watch = Watch(serve, swarm, seconds)
-            rtt = watch.seen['rtt_us']
-            more = {'load': load(), 'seconds': round(watch.seconds, 1)}
-            self.report.add(f'{what} held: server', watch.server, '% of a core',
-                            **more, **({'goal': cpu_goal} if cpu_goal else {}))
-            self.report.add(f'{what} held: swarm', watch.swarm, '% of a core')
-            self.report.add(f'{what} held: renewals', watch.seen['acks'] / watch.seconds, '/s')
-            self.report.add(f'{what} held: renewal, median', quantile_ms(rtt, 0.5), 'ms')
-            self.report.add(f'{what} held: renewal, p99', quantile_ms(rtt, 0.99), 'ms',
-                            n=sum(rtt.values()), max=max(rtt, default=0) / 1000, **more,
-                            **({'goal': p99_goal} if p99_goal else {}))
+            time.sleep(2)  # What admission left behind settles.
+            watches.append(Watch(serve, swarm, seconds))
         return then
+
+    def tell_hold(self, what, watches, cpu_goal=None, p99_goal=None):
+        def goal(most):
+            return {} if most is None else {'goal': most}
+
+        rtts = [w.seen['rtt_us'] for w in watches]
+        self.report.add_all(f'{what} held: server', [w.server for w in watches], '% of a core',
+                            load=load(), seconds=round(watches[0].seconds, 1), **goal(cpu_goal))
+        self.report.add_all(f'{what} held: swarm', [w.swarm for w in watches], '% of a core')
+        self.report.add_all(f'{what} held: renewals',
+                            [w.seen['acks'] / w.seconds for w in watches], '/s')
+        self.report.add_all(f'{what} held: renewal, median',
+                            [quantile_ms(rtt, 0.5) for rtt in rtts], 'ms')
+        self.report.add_all(f'{what} held: renewal, p99',
+                            [quantile_ms(rtt, 0.99) for rtt in rtts], 'ms',
+                            renewals=sum(sum(rtt.values()) for rtt in rtts),
+                            longest=max(max(rtt, default=0) for rtt in rtts) / 1000,
+                            load=load(), **goal(p99_goal))
 
     def saturate(self, what, depths, seconds, times):
         def then(serve, swarm):
@@ -172,27 +184,26 @@ class Scale:
 
 def run(report, programs, folder):
     scale = Scale(report, programs, folder)
-    thousand = '1,000 nodes, 10 jobs'
-    runs = [scale.admit(1000, 100) for _ in range(4)]
-    runs.append(scale.admit(1000, 100, then=scale.hold(thousand, 20, cpu_goal=5)))
-    scale.tell_admission(thousand, runs, goal=2)
-    one = '1,000 nodes, 1 job'
-    runs = [scale.admit(1000, 1000) for _ in range(2)]
-    runs.append(scale.admit(1000, 1000, then=scale.hold(one, 20, cpu_goal=5)))
-    scale.tell_admission(one, runs, goal=2)
-    many = '10,000 nodes, 100 jobs'
-    runs = [scale.admit(10000, 100, 2) for _ in range(2)]
-    runs.append(scale.admit(10000, 100, 2, scale.hold(many, 20, p99_goal=50)))
+    for what, per_job, times in (('1,000 nodes, 10 jobs', 100, 5), ('1,000 nodes, 1 job', 1000, 3)):
+        watches = []
+        runs = [scale.admit(1000, per_job) for _ in range(times - 1)]
+        runs.append(scale.admit(1000, per_job, then=scale.hold(20, watches)))
+        scale.tell_admission(what, runs, goal=2)
+        scale.tell_hold(what, watches, cpu_goal=5)
+    many, watches = '10,000 nodes, 100 jobs', []
+    runs = [scale.admit(10000, 100, 2, scale.hold(7, watches)) for _ in range(3)]
     scale.tell_admission(many, runs)
-    scale.admit(1000, 100, then=scale.saturate(thousand, (1, 8), 1, 5))
+    scale.tell_hold(many, watches, p99_goal=50)
+    scale.admit(1000, 100, then=scale.saturate('1,000 nodes, 10 jobs', (1, 8), 1, 5))
 
 
 def quick(report, programs, folder):
     scale = Scale(report, programs, folder)
-    few = '100 nodes, 4 jobs'
+    few, watches = '100 nodes, 4 jobs', []
 
     def then(serve, swarm):
-        scale.hold(few, 2)(serve, swarm)
+        scale.hold(2, watches)(serve, swarm)
         scale.saturate(few, (4,), 0.5, 2)(serve, swarm)
 
     scale.tell_admission(few, [scale.admit(100, 25, 2, then)])
+    scale.tell_hold(few, watches)
