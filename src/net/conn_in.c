@@ -165,6 +165,17 @@ static bool greet(struct conn *c, const uint8_t *raw, size_t n)
     return true;
 }
 
+static void fail_read(struct conn *c, int error)
+{
+    if (error != ETIMEDOUT || c->state != CONN_OPEN) {
+        conn_fail(c, MU_EIO, socket_why(error));
+        return;
+    }
+    /* The kernel gives up on what was sent and never taken. */
+    conn_fail(c, c->server && c->out != NULL ? MU_ELIMIT : MU_EIO,
+              "it takes nothing any more: it does not read, or the network is broken");
+}
+
 void conn_read(struct conn *c)
 {
     uint8_t *raw = c->hub->raw;
@@ -177,7 +188,7 @@ void conn_read(struct conn *c)
         return;
     }
     if (n < 0) {
-        conn_fail(c, MU_EIO, socket_why(errno));
+        fail_read(c, errno);
         return;
     }
     if (n == 0) {
