@@ -3,7 +3,7 @@
  *     stranger ADDRESS:PORT TOKEN_FILE WHAT
  *
  * It ends with 0 when the other side has closed the connection, and with 1 if that did not happen.
- * `deaf` asks for events again and again, says "asked", reads nothing and waits to be killed. */
+ * `deaf` and `dull` ask for events again and again, read nothing, and wait to be killed. */
 #include "core/message.h"
 #include "net/socket.h"
 #include "net/tls.h"
@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define WAIT_MS 30000
-#define ASKS_N 100000
+#define MANY_ASKS 300000 /* whose answers are over every limit */
+#define SOME_ASKS 30000
 
 static int fd;
 static SSL *ssl;
@@ -98,20 +99,18 @@ static size_t encode(enum wire_type type, const void *msg, uint8_t *buf, size_t 
     return n;
 }
 
-static void ask_and_be_deaf(void)
+static void ask_and_be_deaf(size_t times)
 {
     const struct msg_ask ask = {.what = ASK_EVENTS};
     uint8_t frame[256];
     const size_t n = encode(WIRE_ASK, &ask, frame, sizeof(frame));
-    uint8_t *all = malloc(ASKS_N * n);
+    uint8_t *all = malloc(times * n);
 
-    for (size_t i = 0; all != NULL && i < ASKS_N; i++) {
+    for (size_t i = 0; all != NULL && i < times; i++) {
         memcpy(all + i * n, frame, n);
     }
-    say(all, ASKS_N * n);
+    say(all, times * n);
     free(all);
-    puts("asked");
-    fflush(stdout);
     pause();
 }
 
@@ -139,7 +138,8 @@ static size_t make(const char *what, uint8_t *buf, size_t cap)
             buf[n] = (uint8_t)(n * 167 + 13);
         }
     } else {
-        fail(what, "not one of version, old, damaged, long, unknown, senseless, garbage, deaf");
+        fail(what,
+             "not one of version, old, damaged, long, unknown, senseless, garbage, deaf, dull");
     }
     return n;
 }
@@ -154,7 +154,9 @@ int main(int argc, char **argv)
     }
     reach(argv[1], argv[2]);
     if (strcmp(argv[3], "deaf") == 0) {
-        ask_and_be_deaf();
+        ask_and_be_deaf(MANY_ASKS);
+    } else if (strcmp(argv[3], "dull") == 0) {
+        ask_and_be_deaf(SOME_ASKS);
     }
     say(bytes, make(argv[3], bytes, sizeof(bytes)));
     while ((rc = SSL_read(ssl, bytes, sizeof(bytes))) > 0 || again(rc)) {
