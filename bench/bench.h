@@ -5,7 +5,8 @@
  *       …
  *     ]}
  *
- * A script may say more of a measurement (its spread, its goal) and of the machine; see README.md. */
+ * A script may say more of a measurement (its spread, its goal) and of the machine; see README.md.
+ */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
