@@ -30,7 +30,7 @@ static bool is_prey(const struct keeper_hunt *h, pid_t pid)
     uint64_t marker = 0;
     bool marked;
 
-    if (!proc_stat(pid, &st) || st.state == 'Z' || st.state == 'X') {
+    if (!proc_stat(pid, &st) || st.ended) {
         return false;
     }
     marked = proc_marker(pid, &marker);

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define EXITING 4u /* the kernel's PF_EXITING */
+
 static int proc_open(pid_t pid, const char *what)
 {
     char path[64];
@@ -22,6 +24,7 @@ bool proc_stat(pid_t pid, struct proc_stat *st_out)
     int fd = proc_open(pid, "stat"), parent, group, session;
     char text[512], state;
     const char *after;
+    unsigned flags;
     ssize_t n;
 
     if (fd < 0) {
@@ -34,11 +37,13 @@ bool proc_stat(pid_t pid, struct proc_stat *st_out)
     }
     text[n] = '\0';
     after = strrchr(text, ')'); /* The name before it may hold anything. */
-    if (after == NULL ||
-        sscanf(after + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4) {
+    if (after == NULL || sscanf(after + 1, " %c %d %d %d %*d %*d %u", &state, &parent, &group,
+                                &session, &flags) != 5) {
         return false;
     }
-    *st_out = (struct proc_stat){.state = state, .parent = parent, .session = session};
+    *st_out = (struct proc_stat){.ended = state == 'Z' || state == 'X' || (flags & EXITING) != 0,
+                                 .parent = parent,
+                                 .session = session};
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 struct proc_stat {
-    char state; /* 'R', 'S', …; 'Z' has ended and waits for its parent */
+    bool ended; /* … or is about to: it does nothing any more, and its memory may be gone */
     pid_t parent;
     pid_t session;
 };
@@ -15,7 +15,8 @@ struct proc_stat {
 /* False: there is no such process. */
 bool proc_stat(pid_t pid, struct proc_stat *st_out);
 
-/* The value of MUSTER_MARKER that it was started with. False: none, or not ours to read. */
+/* The value of MUSTER_MARKER that it was started with. False: none, or not ours to read, or the
+ * process has ended. */
 bool proc_marker(pid_t pid, uint64_t *marker_out);
 
 /* Every process of the machine that we can see. */

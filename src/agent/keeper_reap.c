@@ -189,7 +189,7 @@ static void kill_if_left_over(void *data, pid_t pid)
     if (p != NULL) {
         kill(pid, SIGKILL);
         p->strays++;
-    } else if (!proc_stat(pid, &st) || st.state == 'Z') {
+    } else if (!proc_stat(pid, &st) || st.ended) {
         kp->unsettled = true;
     }
 }

@@ -9,10 +9,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+pid_t kit_fork(void)
+{
+    pid_t parent = getpid(), child = fork();
+
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+    }
+    return child;
+}
 
 uint64_t kit_now_ms(void)
 {
@@ -430,7 +444,7 @@ static void find_named(void *data, pid_t pid)
     struct proc_stat st;
     FILE *file;
 
-    if (!proc_stat(pid, &st) || st.parent != c->parent || st.state == 'Z') {
+    if (!proc_stat(pid, &st) || st.parent != c->parent || st.ended) {
         return;
     }
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
@@ -456,5 +470,5 @@ bool kit_is_alive(pid_t pid)
 {
     struct proc_stat st;
 
-    return proc_stat(pid, &st) && st.state != 'Z' && st.state != 'X';
+    return proc_stat(pid, &st) && !st.ended;
 }

@@ -32,6 +32,9 @@ struct kit {
 /* Plays the keeper (`keeper FD`) or a child (`kit-NAME`), if the arguments say so, and exits. */
 void kit_child(int argc, char **argv);
 
+/* A process of the test's own, which ends with it even if the test fails. */
+pid_t kit_fork(void);
+
 void kit_open(struct kit *k);
 /* Closes the keeper, runs the loop empty, and checks that nothing is left of any start. */
 void kit_close(struct kit *k);

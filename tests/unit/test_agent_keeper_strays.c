@@ -231,7 +231,7 @@ static void after_kill_9_of_the_agent_nothing_is_left(void **state)
     /* Whoever got away from the keeper would become our child. */
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    agent = fork();
+    agent = kit_fork();
     if (agent == 0) {
         play_agent(ends[1]);
     }
@@ -250,7 +250,7 @@ static void an_agent_killed_while_it_starts_workers_leaves_nothing(void **state)
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     for (uint32_t round = 0; round < 20; round++) {
         uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
-        pid_t agent = fork();
+        pid_t agent = kit_fork();
 
         if (agent == 0) {
             static struct kit k;
@@ -322,7 +322,7 @@ static void leaders_do_not_outlive_agent_and_keeper(void **state)
     int ends[2];
 
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    agent = fork();
+    agent = kit_fork();
     if (agent == 0) {
         static struct kit k;
 
@@ -394,7 +394,7 @@ static void both_ways_find_the_same_children(void **state)
     pid_t pids[5];
 
     for (int i = 0; i < 5; i++) {
-        pids[i] = fork();
+        pids[i] = kit_fork();
         if (pids[i] == 0) {
             if (i == 0) {
                 _exit(0);
