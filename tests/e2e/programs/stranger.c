@@ -24,7 +24,7 @@
 static int fd;
 static SSL *ssl;
 
-static void fail(const char *what, const char *why)
+static _Noreturn void fail(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);
     exit(1);
