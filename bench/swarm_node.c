@@ -1,4 +1,5 @@
 /* One node of a swarm: the driver around core/agent, without processes. */
+#include "base/prng.h"
 #include "swarm.h"
 
 #include <stdio.h>
@@ -333,6 +334,7 @@ int swarm_node_init(struct swarm *s, struct swarm_node *n, uint32_t index)
                                             .mode = MODE_RESTART,
                                             .max_restarts = 3},
                                   .renew_ms = k->renew_ms,
+                                  .early_ms = (uint32_t)prng_mix(index),
                                   .members_max = k->per_job};
     int rc;
 

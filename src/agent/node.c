@@ -237,6 +237,7 @@ static int init_agent(struct node *n, char *error)
     }
     net_random(&ac.hello.incarnation, sizeof(ac.hello.incarnation));
     ac.hello.incarnation |= 1;
+    ac.early_ms = (uint32_t)(ac.hello.incarnation >> 32);
     snprintf(ac.hello.job, sizeof(ac.hello.job), "%s", config->job);
     snprintf(ac.hello.name, sizeof(ac.hello.name), "%s", name);
     n->life.slots = config->slots;

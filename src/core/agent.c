@@ -191,6 +191,7 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
         }
     }
     agent_renew(a, fx);
+    a->renew_at_ms -= a->config.early_ms % (a->renew_at_ms - a->now_ms + 1);
     send_reports(a, fx);
 }
 

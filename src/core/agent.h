@@ -18,6 +18,8 @@
 struct agent_config {
     struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello */
     uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
+    uint32_t early_ms; /* any number: the first renewal after a welcome comes that much earlier, so
+                        * that nodes welcomed together do not renew together for ever */
     uint32_t members_max;
     uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
 };

@@ -116,6 +116,12 @@ static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct
     return MAX(j->published_ms, c->jump_ms) + c->config.lease_ms;
 }
 
+/* Somebody was lost while others run (restart mode): they do not wait for newcomers. */
+static bool survives(const struct job *j)
+{
+    return j->mode != MODE_INPROCESS && j->tally.lost_n > 0 && j->tally.lost_n < j->members_n;
+}
+
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
@@ -125,7 +131,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     if (j->available_n < j->min) {
         return false;
     }
-    if (j->available_n < j->max && c->now_ms < window_ms) {
+    if (j->available_n < j->max && c->now_ms < window_ms && !survives(j)) {
         job_due(c, j, window_ms);
         j->dirty = true;
         return false;

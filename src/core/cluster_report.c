@@ -91,7 +91,9 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     } else if (r->phase == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_LOST, 0, "it stopped answering its agent", fx);
     } else if (r->phase == PHASE_EXITED) {
-        note_worker(c, n, slot, NOTE_LOST, r->exit_code, "it exited", fx);
+        if (was != PHASE_FINISHED && !c->jobs[n->job].ended) { /* or it is no loss */
+            note_worker(c, n, slot, NOTE_LOST, r->exit_code, "it exited", fx);
+        }
     } else if (was == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_BACK, 0, NULL, fx);
     }

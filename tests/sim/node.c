@@ -180,6 +180,9 @@ void machine_start(struct world *w, uint32_t m)
         return;
     }
     strcpy(config.hello.name, node->name);
+    if (!w->quiet) {
+        config.early_ms = (uint32_t)(prng_mix(config.hello.incarnation) % config.renew_ms);
+    }
     agent_close(&node->agent);
     mu_assert(agent_init(&node->agent, &config) == MU_OK);
     node->alive = true;

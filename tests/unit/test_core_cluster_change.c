@@ -296,6 +296,18 @@ static void restart_mode_grows_when_the_join_window_is_over(void **state)
     expect_generation("fresh", "a b c d"); /* one restart for both */
 }
 
+static void a_loss_in_the_join_window_does_not_wait_for_its_end(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    join("d");
+    silence("c");
+    pass(1);
+    expect_active("fresh", "a b c");
+    bye("c");
+    expect_generation("fresh", "a b d");
+}
+
 static void restart_mode_grows_at_once_when_max_is_reached(void **state)
 {
     f.mode = MODE_RESTART;
@@ -376,6 +388,7 @@ int main(void)
         CASE(a_script_that_is_ready_again_at_once_costs_one_restart),
         CASE(a_node_that_may_be_lost_is_judged_before_anyone_is_restarted),
         CASE(restart_mode_grows_when_the_join_window_is_over),
+        CASE(a_loss_in_the_join_window_does_not_wait_for_its_end),
         CASE(restart_mode_grows_at_once_when_max_is_reached),
         CASE(undecided_jobs_put_off_planned_changes_but_not_losses),
         CASE(a_decision_is_made_once_and_journaled),
