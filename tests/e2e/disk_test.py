@@ -87,7 +87,7 @@ def lives_on(job, reports, leases_n=4):
         assert all(kit.lives(r['pid']) for r in reports)
         time.sleep(0.1)
     assert job.status()['generation'] == generation_of(reports), job.status()
-    assert job.reports() == reports
+    assert job.reports()[-len(reports):] == reports
 
 
 # ---- full ----
@@ -160,7 +160,7 @@ def test_a_loss_while_the_disk_is_full_is_made_good_when_there_is_room():
         d = job.node('d')
         is_refused(d)
         time.sleep(2 * LEASE_S)
-        assert job.reports() == before and job.status()['generation'] == generation_of(before)
+        assert job.reports()[-3:] == before and job.status()['generation'] == generation_of(before)
         assert all(kit.lives(r['pid']) for r in before if r['node'] != 'b')
         make_room(disk)
         job.settled('a', 'c', 'd', after=generation_of(before))
