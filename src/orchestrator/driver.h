@@ -14,7 +14,7 @@
 
 #define FOLLOWERS_MAX 256
 #define EVENTS_MAX 4096
-#define REFUSALS_PER_S 10
+#define REFUSALS_AT_ONCE 10 /* that are noted; then one a second */
 #define ADMIN_PENDING_MAX 4096
 #define NOBODY 0
 
@@ -86,8 +86,9 @@ struct events {
     struct kept_event ring[EVENTS_MAX];
     struct session *followers[FOLLOWERS_MAX];
     uint32_t followers_n;
-    uint64_t refusals_ms; /* since when refusals are counted */
-    uint32_t refusals_n;
+    uint64_t refusals_ms;   /* until when room for refusals has been counted */
+    uint32_t refusals_room; /* that many may be noted at once */
+    uint32_t refusals_n;    /* not noted since the last that was */
 };
 
 /* A request of somebody's that a record will answer, while its event is being handled. */

@@ -35,14 +35,20 @@ static bool drowns(struct orchestrator *o, const struct note *note)
     if (note->kind != NOTE_REFUSED) {
         return false;
     }
-    if (o->now_ms >= ev->refusals_ms + 1000) {
-        if (ev->refusals_n > REFUSALS_PER_S) {
-            log_warn("orchestrator", "%u more were refused", ev->refusals_n - REFUSALS_PER_S);
-        }
-        ev->refusals_ms = o->now_ms;
-        ev->refusals_n = 0;
+    const uint64_t passed_s = (o->now_ms - ev->refusals_ms) / 1000;
+
+    ev->refusals_ms += passed_s * 1000;
+    ev->refusals_room = (uint32_t)MIN(ev->refusals_room + passed_s, REFUSALS_AT_ONCE);
+    if (ev->refusals_room == 0) {
+        ev->refusals_n++;
+        return true;
     }
-    return ++ev->refusals_n > REFUSALS_PER_S;
+    if (ev->refusals_n > 0) {
+        log_warn("orchestrator", "%u more were refused", ev->refusals_n);
+    }
+    ev->refusals_room--;
+    ev->refusals_n = 0;
+    return false;
 }
 
 static void write_line(const struct msg_event *e)
