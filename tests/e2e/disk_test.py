@@ -100,6 +100,7 @@ def test_a_full_disk_refuses_what_is_new_and_recovers_when_there_is_room():
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         fill(disk)
+        began = time.monotonic()
         nodes.append(job.node('c'))
         is_refused(nodes[2])
         code, _, err = orchestrator.ask('drain', 'a')
@@ -108,6 +109,8 @@ def test_a_full_disk_refuses_what_is_new_and_recovers_when_there_is_room():
         journal = orchestrator.own_status()['journal']
         assert not journal['writable'] and journal['error'] != '', journal
         assert orchestrator.log().count('Leases go on') == 1, orchestrator.log()
+        said_n = orchestrator.log().count('could not be written')
+        assert 0 < said_n <= 11 + time.monotonic() - began, said_n  # It tries ten times a second.
         make_room(disk)
         after = job.settled('a', 'b', 'c', after=generation_of(before))
         assert generation_of(after) == generation_of(before) + 1
