@@ -286,7 +286,8 @@ static void records_of_unknown_jobs_are_refused(void **state)
     refused(&(struct record){.kind = RECORD_GENERATION,
                              .u.generation = {"x", 1, 9, 0, 0, 0, 0, {0}, 1, &m}});
     refused(&(struct record){.kind = RECORD_ACTIVE, .u.active = {"x", 1}});
-    refused(&(struct record){.kind = RECORD_FINISHED, .u.finished = {"x", 1, 1, 1}});
+    refused(&(struct record){.kind = RECORD_FINISHED,
+                             .u.finished = {.job = "x", .run = 1, .step = 1, .ended = 1}});
     refused(&(struct record){.kind = RECORD_SPENT, .u.spent = {"x", "a", 0, 1, 1}});
     refused(&(struct record){.kind = RECORD_CHECKPOINT, .u.checkpoint = {"x", 1, 1}});
     refused(&(struct record){.kind = RECORD_WANT, .u.want = {"x", 1, 0, 0, 0, NULL}});
@@ -307,7 +308,8 @@ static void records_of_an_earlier_run_are_refused(void **state)
     refused(&(struct record){.kind = RECORD_JOB, .u.job = {"job", 1, 1, 1, 3, 2, 0, 0}});
     refused(&(struct record){.kind = RECORD_GENERATION,
                              .u.generation = {"job", 1, 9, 0, 0, 0, 0, {0}, 1, &m}});
-    refused(&(struct record){.kind = RECORD_FINISHED, .u.finished = {"job", 1, 1, 0}});
+    refused(&(struct record){.kind = RECORD_FINISHED,
+                             .u.finished = {.job = "job", .run = 1, .step = 1, .ended = 0}});
     refused(&(struct record){.kind = RECORD_CHECKPOINT, .u.checkpoint = {"job", 1, 1}});
 }
 
