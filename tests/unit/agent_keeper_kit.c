@@ -28,6 +28,8 @@ pid_t kit_fork(void)
     return child;
 }
 
+#define TICK_MS 10
+
 uint64_t kit_now_ms(void)
 {
     struct timespec t;
@@ -343,21 +345,19 @@ void kit_start_child(struct kit *k, uint32_t slot, const char *name)
 
 /* ---- waiting ---- */
 
-static void on_bound(uv_timer_t *timer)
+/* A turn of the loop may run a timer first and then wait for the next: this is the next. */
+static void on_tick(uv_timer_t *timer)
 {
-    *(bool *)timer->data = true;
 }
 
 static void run_until(struct kit *k, const uint32_t *count, uint32_t n, uint64_t ms, bool demand)
 {
-    bool over = false;
+    uint64_t end_ms = kit_now_ms() + ms;
     uv_timer_t timer;
 
     uv_timer_init(&k->loop, &timer);
-    timer.data = &over;
-    uv_update_time(&k->loop);
-    uv_timer_start(&timer, on_bound, ms, 0);
-    while (!over && *count < n) {
+    uv_timer_start(&timer, on_tick, TICK_MS, TICK_MS);
+    while (*count < n && kit_now_ms() < end_ms) {
         uv_run(&k->loop, UV_RUN_ONCE);
     }
     uv_close((uv_handle_t *)&timer, NULL);

@@ -199,24 +199,33 @@ static void count_children(void *data, pid_t pid)
     ++*(uint32_t *)data;
 }
 
+/* Until everybody below us has ended, and was waited for. */
+static void wait_childless(void)
+{
+    uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
+    uint32_t below_n = 1;
+
+    while (below_n > 0) {
+        while (waitpid(-1, NULL, WNOHANG) > 0) {
+        }
+        below_n = 0;
+        proc_each_child(count_children, &below_n);
+        assert_true(below_n == 0 || kit_now_ms() < end_ms);
+        kit_sleep_ms(1);
+    }
+}
+
 static void assert_gone(const struct witness *w)
 {
     uint64_t from_ms = kit_now_ms();
-    uint32_t below_n = 0;
 
     for (uint32_t i = 0; i < EVILS; i++) {
         kit_wait_none(w->markers[i]);
     }
-    while (kit_is_alive(w->keeper)) {
-        assert_true(kit_now_ms() - from_ms < KIT_WAIT_MS);
-        kit_sleep_ms(1);
-    }
+    wait_childless();
     print_message("# all gone %u ms after the death of the agent\n",
                   (unsigned)(kit_now_ms() - from_ms));
-    while (waitpid(-1, NULL, WNOHANG) > 0) {
-    }
-    proc_each_child(count_children, &below_n);
-    assert_int_equal(below_n, 0);
+    assert_false(kit_is_alive(w->keeper));
     for (uint32_t i = 0; i < EVILS; i++) {
         assert_int_not_equal(kill(-w->leaders[i], 0), 0); /* its group */
     }
@@ -249,7 +258,6 @@ static void an_agent_killed_while_it_starts_workers_leaves_nothing(void **state)
 {
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     for (uint32_t round = 0; round < 20; round++) {
-        uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
         pid_t agent = kit_fork();
 
         if (agent == 0) {
@@ -264,18 +272,7 @@ static void an_agent_killed_while_it_starts_workers_leaves_nothing(void **state)
         }
         kit_sleep_ms(2 * round);
         kill(agent, SIGKILL);
-        for (;;) {
-            uint32_t below_n = 0;
-
-            while (waitpid(-1, NULL, WNOHANG) > 0) {
-            }
-            proc_each_child(count_children, &below_n);
-            if (below_n == 0) {
-                break;
-            }
-            assert_true(kit_now_ms() < end_ms);
-            kit_sleep_ms(1);
-        }
+        wait_childless();
     }
     prctl(PR_SET_CHILD_SUBREAPER, 0);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define WAIT_MS 30000
+#define TICK_MS 5
 
 struct kit {
     uv_loop_t loop;
@@ -27,22 +28,21 @@ struct kit {
 
 /* ---- running ---- */
 
-static void on_bound(uv_timer_t *timer)
+/* A turn of the loop may run a timer first and then wait for the next: this is the next. */
+static void on_tick(uv_timer_t *timer)
 {
-    *(bool *)timer->data = true;
 }
 
 /* Until the slot is done, or for so long. */
 static bool run(struct kit *k, uint32_t slot, uint64_t ms)
 {
-    bool over = false, done = false;
+    uint64_t end_ms = net_now_ms() + ms;
+    bool done = false;
     uv_timer_t timer;
 
     uv_timer_init(&k->loop, &timer);
-    timer.data = &over;
-    uv_update_time(&k->loop);
-    uv_timer_start(&timer, on_bound, ms, 0);
-    while (!over && !(done = output_is_done(k->o, slot))) {
+    uv_timer_start(&timer, on_tick, TICK_MS, TICK_MS);
+    while (!(done = output_is_done(k->o, slot)) && net_now_ms() < end_ms) {
         uv_run(&k->loop, UV_RUN_ONCE);
     }
     uv_close((uv_handle_t *)&timer, NULL);
