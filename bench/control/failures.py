@@ -8,7 +8,7 @@ from control.process import START, TERM, Failed, Serve, Stamps, alive, children,
 
 NODES = 3
 REST_S = 1.1  # A life shorter than a second counts as quick, and is followed by a pause.
-JOIN_REST_S = 2.3  # More than --join-window: for that long after a newcomer others are awaited.
+JOIN_REST_S = 0.5  # A moment of rest after a newcomer was taken in, before the next kill.
 
 
 class Cluster:
