@@ -55,6 +55,12 @@ static void wait_for_ever(void)
     }
 }
 
+/* From here on a signal finds it as it wants to be; see kit_wait_ready(). */
+static void say_ready(void)
+{
+    prctl(PR_SET_NAME, "kit-ready");
+}
+
 static void ignore_term(void)
 {
     signal(SIGTERM, SIG_IGN);
@@ -105,6 +111,7 @@ static void child_scatter(void)
 
 static void child_stopped(void)
 {
+    say_ready();
     raise(SIGSTOP);
     wait_for_ever();
 }
@@ -112,6 +119,20 @@ static void child_stopped(void)
 static void child_deaf(void)
 {
     ignore_term();
+    say_ready();
+    wait_for_ever();
+}
+
+static void end_slowly(int signal_number)
+{
+    kit_sleep_ms(200);
+    _exit(42);
+}
+
+static void child_graceful(void)
+{
+    signal(SIGTERM, end_slowly);
+    say_ready();
     wait_for_ever();
 }
 
@@ -156,6 +177,7 @@ static void child_chain(void)
 
         if (next != 0) {
             if (i == 0) {
+                say_ready();
                 wait_for_ever();
             }
             _exit(0);
@@ -204,7 +226,7 @@ static const struct {
     {"kit-stopped", child_stopped}, {"kit-deaf", child_deaf},
     {"kit-bare", child_bare},       {"kit-chain", child_chain},
     {"kit-storm", child_storm},     {"kit-scatter", child_scatter},
-    {"kit-aside", child_aside},
+    {"kit-aside", child_aside},     {"kit-graceful", child_graceful},
 };
 
 void kit_child(int argc, char **argv)
@@ -437,25 +459,41 @@ void kit_wait_none(uint64_t marker)
     }
 }
 
-static void find_named(void *data, pid_t pid)
+static bool has_name(pid_t pid, const char *name)
 {
-    struct census *c = data;
     char path[64], comm[32] = "";
-    struct proc_stat st;
     FILE *file;
+    bool has;
 
-    if (!proc_stat(pid, &st) || st.parent != c->parent || st.ended) {
-        return;
-    }
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
     file = fopen(path, "re");
     if (file == NULL) {
-        return;
+        return false;
     }
-    if (fscanf(file, "%31s", comm) == 1 && strcmp(comm, c->comm) == 0) {
+    has = fscanf(file, "%31s", comm) == 1 && strcmp(comm, name) == 0;
+    fclose(file);
+    return has;
+}
+
+static void find_named(void *data, pid_t pid)
+{
+    struct census *c = data;
+    struct proc_stat st;
+
+    if (proc_stat(pid, &st) && st.parent == c->parent && !st.ended && has_name(pid, c->comm)) {
         c->found = pid;
     }
-    fclose(file);
+}
+
+void kit_wait_ready(struct kit *k, uint32_t slot)
+{
+    uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
+
+    kit_wait_started(k, slot, k->slots[slot].exited_n + 1);
+    while (!has_name(k->slots[slot].pid, "kit-ready")) {
+        assert_true(kit_now_ms() < end_ms);
+        kit_sleep_ms(1);
+    }
 }
 
 pid_t kit_find(pid_t parent, const char *comm)

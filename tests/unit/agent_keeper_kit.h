@@ -49,6 +49,8 @@ void kit_start_child(struct kit *k, uint32_t slot, const char *name);
 /* Runs the loop until the slot has started or exited as often as that, or the keeper is lost. */
 void kit_wait_started(struct kit *k, uint32_t slot, uint32_t n);
 void kit_wait_exited(struct kit *k, uint32_t slot, uint32_t n);
+/* … until a child of the kit has set itself up: stopped, deaf, graceful, chain. */
+void kit_wait_ready(struct kit *k, uint32_t slot);
 void kit_wait_lost(struct kit *k);
 /* … for so long. */
 void kit_run_ms(struct kit *k, uint64_t ms);

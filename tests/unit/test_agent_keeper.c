@@ -253,9 +253,8 @@ static void a_worker_may_use_its_grace(void **state)
     struct kit k;
 
     kit_open(&k);
-    kit_start_sh(&k, 0, "trap 'sleep 0.2; exit 42' TERM; while :; do sleep 0.05; done");
-    kit_wait_started(&k, 0, 1);
-    kit_run_ms(&k, 100); /* for the trap to be set */
+    kit_start_child(&k, 0, "kit-graceful");
+    kit_wait_ready(&k, 0);
     keeper_stop(k.keeper, 0, 60000);
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 42);
@@ -269,8 +268,7 @@ static void who_ignores_sigterm_is_killed_after_the_grace(void **state)
 
     kit_open(&k);
     kit_start_child(&k, 0, "kit-deaf");
-    kit_wait_started(&k, 0, 1);
-    kit_run_ms(&k, 200);
+    kit_wait_ready(&k, 0);
     from_ms = kit_now_ms();
     keeper_stop(k.keeper, 0, 300);
     kit_wait_exited(&k, 0, 1);
@@ -285,8 +283,7 @@ static void a_shorter_grace_shortens_and_a_longer_one_does_not(void **state)
 
     kit_open(&k);
     kit_start_child(&k, 0, "kit-deaf");
-    kit_wait_started(&k, 0, 1);
-    kit_run_ms(&k, 200);
+    kit_wait_ready(&k, 0);
     keeper_stop(k.keeper, 0, 3600000);
     kit_run_ms(&k, 50);
     assert_int_equal(k.slots[0].exited_n, 0);
@@ -318,8 +315,7 @@ static void a_stopped_process_can_act_on_sigterm(void **state)
 
     kit_open(&k);
     kit_start_child(&k, 0, "kit-stopped");
-    kit_wait_started(&k, 0, 1);
-    kit_run_ms(&k, 200);
+    kit_wait_ready(&k, 0);
     keeper_stop(k.keeper, 0, 60000);
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 128 + SIGTERM);

@@ -99,7 +99,7 @@ static void a_chain_of_forks_is_caught(void **state)
 
     kit_open(&k);
     kit_start_child(&k, 0, "kit-chain");
-    kit_wait_started(&k, 0, 1);
+    kit_wait_ready(&k, 0);
     kit_run_ms(&k, 50);
     keeper_stop(k.keeper, 0, 10);
     kit_wait_exited(&k, 0, 1);
