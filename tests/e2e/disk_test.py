@@ -41,6 +41,7 @@ def small_disk(world, size='1m'):
         tap.skip('mounting a small file system is not permitted here')
     os.mkdir(path, 0o700)
     subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size},mode=0700', 'tmpfs', path], check=True)
+    world.last.append(lambda: subprocess.run(['umount', path], check=True))
     return path
 
 

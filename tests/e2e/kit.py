@@ -131,6 +131,7 @@ class World:
         self.dir = tempfile.mkdtemp(prefix='mu-')
         self.marker = secrets.token_hex(8)
         self.started = []
+        self.last = []  # What to call when nothing runs any more, before the folder goes.
         for name in ('state', 'run', 'tmp'):
             os.mkdir(os.path.join(self.dir, name), 0o700)
 
@@ -162,6 +163,8 @@ class World:
         except AssertionError:
             left = [tell(pid) for pid in self.pids()]
         self.kill_all()
+        for action in self.last:
+            action()
         return left
 
     def pids(self):

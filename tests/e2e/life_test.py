@@ -32,7 +32,7 @@ def test_the_exit_code_of_the_script_is_passed_on():
         job.finish(7)
         assert node.wait() == 7
         assert 'failed, exit code 7' in node.log()
-        assert job.status()['state'] == 'failed', job.status()
+        kit.wait_until(lambda: job.status()['state'] == 'failed', 'the job had failed')
 
 
 def test_a_script_that_fails_is_started_again_as_often_as_max_restarts_says():

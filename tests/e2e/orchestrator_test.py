@@ -250,7 +250,8 @@ def test_a_script_that_fails_while_the_orchestrator_is_away_is_charged_when_it_i
         assert not node.ended()
         orchestrator.start()
         assert node.wait() == 6
-        assert len(job.reports()) == 1 and job.status()['state'] == 'failed', job.status()
+        kit.wait_until(lambda: job.status()['state'] == 'failed', 'the job had failed')
+        assert len(job.reports()) == 1
 
 
 def test_the_restart_budget_outlives_the_orchestrator():
