@@ -313,7 +313,11 @@ static void colours_are_for_terminals_and_who_wants_them(void **state)
         char text[256];
         struct kit k;
 
-        assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+        if (master < 0) {
+            print_message("# no terminal can be made here: is /dev/pts mounted?\n");
+            skip();
+        }
+        assert_true(grantpt(master) == 0 && unlockpt(master) == 0);
         tty = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
         assert_true(tty >= 0);
         if (plain) {
