@@ -59,9 +59,10 @@ def wait_until(look, what, bound_s=LONG_S):
 
 
 def free_port():
-    """One that is free and, unlike those the kernel gives out, stays so while nobody listens."""
+    """One that is free and, unlike those that the kernel or agents (from 20000) give out, stays so
+    while nobody listens."""
     while True:
-        port = random.SystemRandom().randrange(10000, 32000)
+        port = random.SystemRandom().randrange(10000, 20000)
         with socket.socket() as one:
             try:
                 one.bind(('127.0.0.1', port))
