@@ -119,8 +119,10 @@ static int exit_code(const struct agent *a)
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
         const struct slot *s = &a->slots[i];
 
-        if (s->state == SLOT_EXITED && s->failed && !a->draining && a->exit_code == 0) {
-            return (int)s->report.exit_code;
+        bool given_up = s->state == SLOT_EXITED || (s->state == SLOT_WAITING && a->ending_ms != 0);
+
+        if (given_up && s->failed && !a->draining && a->exit_code == 0) {
+            return (int)a->last_code;
         }
     }
     return a->exit_code;

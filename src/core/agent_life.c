@@ -87,7 +87,7 @@ static void new_life(struct agent *a, uint32_t slot, enum phase phase)
     uint32_t incarnation = s->report.incarnation + 1;
 
     s->report = (struct report){.slot = slot, .incarnation = incarnation, .phase = (uint8_t)phase};
-    s->lost = s->unleased = s->failed = false;
+    s->lost = s->unleased = false;
     s->beat_ms = a->now_ms;
 }
 
@@ -99,7 +99,7 @@ static void start(struct agent *a, uint32_t slot, const struct generation *in,
     s->state = SLOT_RUNNING;
     s->started = in != NULL ? in->number : 0;
     s->started_ms = s->beat_ms = a->now_ms;
-    s->attached = false;
+    s->attached = s->failed = false;
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_START,
                                         .slot = slot,
                                         .worker = slot_wid(a, slot),

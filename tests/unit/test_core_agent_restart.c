@@ -177,6 +177,17 @@ static void a_job_that_is_ending_has_a_time_to_end(void **state)
     assert_int_equal(said("done 1"), 1); /* Its own script did not finish. */
 }
 
+static void a_script_that_fails_while_the_job_is_ending_is_a_failure_here(void **state)
+{
+    runs_in(4);
+    ack(0, reported_seq, NODE_ENDING, 0);
+    EXIT(8);
+    ack(0, reported_seq, NODE_ENDING, 0);
+    assert_int_equal(agent.slots[0].state, SLOT_WAITING);
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1});
+    assert_int_equal(said("done 8"), 1);
+}
+
 static void a_run_that_failed_ends_with_the_code_of_the_script(void **state)
 {
     runs_in(4);
@@ -405,6 +416,7 @@ int main(void)
         AGENT_CASE(a_script_that_ends_well_has_finished_and_is_not_started_again),
         AGENT_CASE(whoever_has_finished_does_so_again_with_a_generation_that_came_before_the_news),
         AGENT_CASE(a_job_that_is_ending_has_a_time_to_end),
+        AGENT_CASE(a_script_that_fails_while_the_job_is_ending_is_a_failure_here),
         AGENT_CASE(a_run_that_failed_ends_with_the_code_of_the_script),
         AGENT_CASE(a_run_that_failed_elsewhere_is_a_failure_here_too),
         AGENT_CASE(the_code_of_a_script_that_used_up_its_restarts_is_passed_on),
