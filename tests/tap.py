@@ -29,12 +29,13 @@ def run(module, jobs=1, only=()):
     cases = [(name[len('test_'):], case) for name, case in vars(sys.modules[module]).items()
              if name.startswith('test_') and (not only or name[len('test_'):] in only)]
     failed = 0
+    out, err = sys.stdout, sys.stderr  # A case that runs meanwhile may have redirected its own.
     print(f'1..{len(cases)}', flush=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         ends = pool.map(attempt, [case for _, case in cases])
         for number, ((name, _), (well, skipped, text)) in enumerate(zip(cases, ends), 1):
             failed += not well
-            sys.stderr.write(text)
-            sys.stderr.flush()
-            print(f'{"ok" if well else "not ok"} {number} - {name}{skipped}', flush=True)
+            err.write(text)
+            err.flush()
+            print(f'{"ok" if well else "not ok"} {number} - {name}{skipped}', file=out, flush=True)
     sys.exit(1 if failed else 0)
