@@ -204,3 +204,35 @@ int ask_admin(const char *command, const struct ask_where *where, const struct m
     ask_close(&a);
     return status;
 }
+
+/* ---- one verb, one job ---- */
+
+struct job_options {
+    struct ask_where where;
+};
+
+const struct opt ask_job_table[] = {
+    ASK_OPTIONS(struct job_options, where),
+    {.type = OPT_END},
+};
+
+int ask_job_main(const struct opts *spec, enum admin_verb verb, const char *done, int argc,
+                 char **argv)
+{
+    struct job_options o = {0};
+    struct msg_admin msg = {.verb = verb};
+    struct opts_words words;
+    int status;
+
+    if (!opts_parse(spec, argc, argv, &o, &words, &status)) {
+        return status;
+    }
+    status = ask_name(spec, "job", words.words[0], msg.job);
+    if (status == EXIT_SUCCESS) {
+        status = ask_admin(spec->command, &o.where, &msg);
+    }
+    if (status == EXIT_SUCCESS) {
+        printf("job %s %s\n", msg.job, done);
+    }
+    return status;
+}

@@ -69,6 +69,12 @@ int ask_status(struct ask *a, const char *job, json_t **json_out);
 /* Connects, and has the verb done. */
 int ask_admin(const char *command, const struct ask_where *where, const struct msg_admin *msg);
 
+/* All of a command that is one verb for one job, `muster COMMAND [OPTIONS] JOB`; the spec's table
+ * is ask_job_table. `done` is what is printed when it is done, behind "job NAME". */
+extern const struct opt ask_job_table[];
+int ask_job_main(const struct opts *spec, enum admin_verb verb, const char *done, int argc,
+                 char **argv);
+
 /* "muster COMMAND: …" on stderr; gives `status`. */
 int ask_failed(const char *command, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
