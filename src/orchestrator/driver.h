@@ -148,13 +148,6 @@ void records_poll(struct orchestrator *o);
 void snapshot_if_due(struct orchestrator *o);
 void snapshot_done(struct orchestrator *o, int status);
 
-/* record.c: records as bytes */
-size_t record_size(const struct record *r);
-void record_encode(const struct record *r, uint8_t *out, size_t n);
-int record_decode(struct records *rs, const void *bytes, size_t n, struct record *r_out,
-                  struct wire_fault *fault);
-const char *record_name(enum record_kind kind);
-
 /* session.c */
 extern const struct conn_handler session_handler;
 struct session *session_find(struct orchestrator *o, uint32_t number);

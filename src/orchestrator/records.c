@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "orchestrator/driver.h"
 #include "store/sqlite.h"
+#include "wire/record.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,11 +75,46 @@ static struct pending *pop(struct records *rs)
     return p;
 }
 
+/* Decoded lists are less than eight times as long as their bytes. */
+static int scratch_for(struct records *rs, size_t n)
+{
+    size_t cap = MAX(n * 8, (size_t)4096);
+    uint8_t *mem;
+
+    if (cap <= rs->scratch_cap) {
+        return MU_OK;
+    }
+    mem = malloc(cap);
+    if (mem == NULL) {
+        return MU_ENOMEM;
+    }
+    free(rs->scratch);
+    rs->scratch = mem;
+    rs->scratch_cap = cap;
+    return MU_OK;
+}
+
+/* Its lists are valid until the next one. */
+static int decode(struct records *rs, const void *bytes, size_t n, struct record *r_out,
+                  struct wire_fault *fault)
+{
+    struct wire_scratch scratch;
+    int rc = scratch_for(rs, n);
+
+    if (rc != MU_OK) {
+        fault->status = rc;
+        strcpy(fault->text, "out of memory");
+        return rc;
+    }
+    scratch = (struct wire_scratch){.mem = rs->scratch, .cap = rs->scratch_cap};
+    return record_decode(bytes, n, r_out, &scratch, fault);
+}
+
 static void decode_own(struct records *rs, const struct pending *p, struct record *r)
 {
     struct wire_fault fault;
 
-    mu_assert(record_decode(rs, p->bytes, p->n, r, &fault) == MU_OK);
+    mu_assert(decode(rs, p->bytes, p->n, r, &fault) == MU_OK);
 }
 
 static void note_trouble(struct orchestrator *o, const struct pending *p, int status)
@@ -207,7 +243,7 @@ static int replay(struct orchestrator *o, uint64_t seq, const void *data, size_t
     char which[40] = "of its snapshot";
     struct wire_fault fault;
     struct record r;
-    int rc = record_decode(rs, data, n, &r, &fault);
+    int rc = decode(rs, data, n, &r, &fault);
 
     if (seq != 0) {
         snprintf(which, sizeof(which), "%" PRIu64, seq);

@@ -4,6 +4,7 @@
  * store_seq() have made. */
 #include "base/log.h"
 #include "orchestrator/driver.h"
+#include "wire/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,28 +2,14 @@
  * fail, or lose what it had not synced. */
 #include "sim/sim.h"
 
+#include "wire/record.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct orch_effects {
     struct effects base;
     struct world *w;
-};
-
-static const struct {
-    enum wire_type type;
-    const char *name;
-} records[RECORD_N] = {
-    [RECORD_JOB] = {WIRE_REC_JOB, "job"},
-    [RECORD_NODE] = {WIRE_REC_NODE, "node"},
-    [RECORD_GONE] = {WIRE_REC_GONE, "gone"},
-    [RECORD_GENERATION] = {WIRE_REC_GENERATION, "generation"},
-    [RECORD_ACTIVE] = {WIRE_REC_ACTIVE, "active"},
-    [RECORD_FINISHED] = {WIRE_REC_FINISHED, "finished"},
-    [RECORD_SPENT] = {WIRE_REC_SPENT, "spent"},
-    [RECORD_CHECKPOINT] = {WIRE_REC_CHECKPOINT, "checkpoint"},
-    [RECORD_WANT] = {WIRE_REC_WANT, "want"},
-    [RECORD_DRAIN] = {WIRE_REC_DRAIN, "drain"},
 };
 
 uint64_t orch_now_ms(const struct world *w)
@@ -33,28 +19,14 @@ uint64_t orch_now_ms(const struct world *w)
 
 /* ---- records ---- */
 
-static size_t record_encode(const struct record *r, uint8_t *out, size_t cap)
-{
-    size_t n;
-
-    mu_assert(wire_record_encode(records[r->kind].type, &r->u, out, cap, &n) == MU_OK);
-    return n;
-}
-
-static void record_decode(struct world *w, const void *bytes, size_t n, struct record *r)
+static void decode(struct world *w, const void *bytes, size_t n, struct record *r)
 {
     struct wire_scratch scratch = {.mem = w->scratch, .cap = sizeof(w->scratch)};
     struct wire_fault fault;
-    union wire_any any;
-    unsigned type;
 
-    if (wire_record_decode(bytes, n, &type, &any, &scratch, &fault) != MU_OK) {
+    if (record_decode(bytes, n, r, &scratch, &fault) != MU_OK) {
         world_fail(w, "a journaled record does not decode: %s", fault.text);
-        return;
     }
-    for (r->kind = 0; records[r->kind].type != type; r->kind++) {
-    }
-    memcpy(&r->u, &any, MIN(sizeof(r->u), sizeof(any)));
 }
 
 static void schedule_sync(struct world *w)
@@ -72,19 +44,18 @@ static void schedule_sync(struct world *w)
 
 static void append(struct world *w, const struct record *r)
 {
-    static uint8_t buf[1 << 16];
     struct orch *o = &w->orch;
-    size_t n = record_encode(r, buf, sizeof(buf));
+    size_t n = record_size(r);
     struct pending *p;
 
     mu_assert(o->pending_n < ARRAY_LEN(o->pending));
     p = &o->pending[(o->pending_first + o->pending_n++) % ARRAY_LEN(o->pending)];
     p->bytes = malloc(n);
     mu_assert(p->bytes != NULL);
-    memcpy(p->bytes, buf, n);
+    record_encode(r, p->bytes, n);
     p->n = n;
     p->applied = false;
-    mu_assert(store_append(o->store, buf, n, 0) == MU_OK);
+    mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
     schedule_sync(w);
     if (o->crash_on == (int)r->kind) {
         o->crash_on = -1;
@@ -160,9 +131,9 @@ static void apply(struct world *w, const void *bytes, size_t n)
     struct orch_effects fx = effects(w);
     struct record r;
 
-    record_decode(w, bytes, n, &r);
+    decode(w, bytes, n, &r);
     if (!w->failed && cluster_apply(w->orch.cluster, &r, &fx.base) != MU_OK) {
-        world_fail(w, "a durable '%s' record contradicts the state", records[r.kind].name);
+        world_fail(w, "a durable '%s' record contradicts the state", record_name(r.kind));
     }
     note_record(w, &r);
 }
@@ -218,7 +189,7 @@ static void on_done(void *arg, uint64_t cookie, int status, uint64_t seq)
         struct record r;
         struct event e = {.kind = EVENT_WRITE_FAILED, .u.record = &r};
 
-        record_decode(w, p.bytes, p.n, &r);
+        decode(w, p.bytes, p.n, &r);
         step_cluster(w, &e);
     }
     free(p.bytes);
@@ -248,13 +219,12 @@ struct dump {
 static void dump_emit(struct effects *base, const struct effect *e)
 {
     struct dump *d = (struct dump *)base;
-    static uint8_t buf[1 << 16];
-    size_t n = record_encode(e->u.record, buf, sizeof(buf));
-    void *copy = malloc(n);
+    size_t n = record_size(e->u.record);
+    uint8_t *bytes = malloc(n);
 
-    mu_assert(copy != NULL && d->n < ARRAY_LEN(d->list));
-    memcpy(copy, buf, n);
-    d->list[d->n++] = (struct store_bytes){copy, n};
+    mu_assert(bytes != NULL && d->n < ARRAY_LEN(d->list));
+    record_encode(e->u.record, bytes, n);
+    d->list[d->n++] = (struct store_bytes){bytes, n};
 }
 
 static void on_snapshot(void *arg, uint64_t cookie, int status, uint64_t seq)
@@ -289,10 +259,10 @@ static int replay_one(void *arg, const void *data, size_t n)
     struct world *w = arg;
     struct record r;
 
-    record_decode(w, data, n, &r);
+    decode(w, data, n, &r);
     note_record(w, &r);
     if (w->failed || cluster_apply(w->orch.cluster, &r, NULL) != MU_OK) {
-        world_fail(w, "a '%s' record of the journal can't be replayed", records[r.kind].name);
+        world_fail(w, "a '%s' record of the journal can't be replayed", record_name(r.kind));
         return MU_ECORRUPT;
     }
     return MU_OK;
