@@ -1,5 +1,6 @@
 #include "agent/node_alone.h"
 
+#include "agent/node_tmp.h"
 #include "base/log.h"
 #include "orchestrator/orchestrator.h"
 #include "store/store.h"
@@ -36,13 +37,6 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 static void remove_tree(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-static const char *parent_dir(void)
-{
-    const char *dir = getenv("TMPDIR");
-
-    return dir != NULL && *dir == '/' ? dir : "/tmp";
 }
 
 /* Opened and locked, and ours; -1 otherwise. */
@@ -95,16 +89,16 @@ static int make_dir(struct alone *al, char *error)
     for (int i = 0; i < TRIES; i++) {
         struct stat held, named;
 
-        if (snprintf(al->dir, sizeof(al->dir), "%s/" DIR_PREFIX "%u-XXXXXX", parent_dir(),
+        if (snprintf(al->dir, sizeof(al->dir), "%s/" DIR_PREFIX "%u-XXXXXX", node_tmp_dir(),
                      (unsigned)getuid()) >= (int)sizeof(al->dir)) {
-            snprintf(error, NET_ERROR_MAX, "TMPDIR is too long a path: %.64s…", parent_dir());
+            snprintf(error, NET_ERROR_MAX, "TMPDIR is too long a path: %.64s…", node_tmp_dir());
             return MU_EINVAL;
         }
         if (mkdtemp(al->dir) == NULL) {
             snprintf(error, NET_ERROR_MAX,
                      "could not make a directory for the standalone orchestrator in %s: %s "
                      "(set TMPDIR to a directory that can be written)",
-                     parent_dir(), strerror(errno));
+                     node_tmp_dir(), strerror(errno));
             return MU_EIO;
         }
         al->dir_fd = lock_dir(al->dir);
@@ -118,7 +112,7 @@ static int make_dir(struct alone *al, char *error)
         close(al->dir_fd);
         al->dir_fd = -1;
     }
-    snprintf(error, NET_ERROR_MAX, "could not lock a directory in %s", parent_dir());
+    snprintf(error, NET_ERROR_MAX, "could not lock a directory in %s", node_tmp_dir());
     return MU_EBUSY;
 }
 
@@ -135,7 +129,7 @@ int alone_open(uv_loop_t *loop, struct alone **al_out, struct endpoints *at_out,
         return MU_ENOMEM;
     }
     al->dir_fd = -1;
-    alone_sweep(parent_dir());
+    alone_sweep(node_tmp_dir());
     status = make_dir(al, error);
     if (status != MU_OK) {
         goto err_alone;

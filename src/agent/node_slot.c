@@ -1,8 +1,10 @@
 /* The processes of the slots: started, told, stopped, and how they ended. */
 #include "agent/environ.h"
 #include "agent/node_state.h"
+#include "agent/node_tmp.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,6 +346,16 @@ static bool wants_files(const struct node_config *config)
     return false;
 }
 
+static const char *make_log_dir(struct node *n)
+{
+    if (snprintf(n->log_dir, sizeof(n->log_dir), "%s/muster-logs-XXXXXX", node_tmp_dir()) >=
+        (int)sizeof(n->log_dir)) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    return mkdtemp(n->log_dir);
+}
+
 /* Once our name is known for sure: it is in the paths of the files. */
 int node_slots_open(struct node *n, char *error)
 {
@@ -358,12 +370,12 @@ int node_slots_open(struct node *n, char *error)
         return MU_OK;
     }
     if (oc.log_dir == NULL && wants_files(n->config)) {
-        strcpy(n->log_dir, "/tmp/muster-logs-XXXXXX");
-        oc.log_dir = mkdtemp(n->log_dir);
+        oc.log_dir = make_log_dir(n);
         if (oc.log_dir == NULL) {
             snprintf(error, NET_ERROR_MAX,
-                     "could not make a directory for logs in /tmp; say where "
-                     "they go with --log-dir");
+                     "could not make a directory for logs in %.200s: %s; say where they go with "
+                     "--log-dir",
+                     node_tmp_dir(), strerror(errno));
             return MU_EIO;
         }
     }

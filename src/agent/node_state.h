@@ -97,8 +97,8 @@ struct node {
     struct node_addr addr;
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
-    struct msg_life life; /* what workers are told, but for `worker` */
-    char log_dir[64];     /* made by us, if there was to be one */
+    struct msg_life life;       /* what workers are told, but for `worker` */
+    char log_dir[PATH_MAX_LEN]; /* made by us, if there was to be one */
 
     struct node_queued queue[NODE_QUEUE]; /* a ring */
     uint32_t queue_at, queue_n;

@@ -602,6 +602,15 @@ def test_a_log_dir_alone_keeps_everything_and_shows_it():
         assert sorted(files) == ['0/stderr.log', '0/stdout.log']
 
 
+def test_without_a_log_dir_files_are_in_a_new_folder_in_tmpdir():
+    with kit.World() as world:
+        spoken(world, '--tee', '1', nproc=1)
+        found = [os.path.join(folder, name) for folder, _, names_ in
+                 os.walk(os.path.join(world.dir, 'tmp')) for name in names_]
+        assert len(found) == 1 and found[0].endswith('/0/stdout.log'), found
+        assert os.path.relpath(found[0], world.dir).startswith('tmp/muster-logs-'), found
+
+
 def test_roles_have_their_place_in_tf_config():
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='2')
