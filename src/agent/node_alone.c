@@ -136,6 +136,7 @@ int alone_open(uv_loop_t *loop, struct alone **al_out, struct endpoints *at_out,
     }
     strcpy(config.listen.host, "127.0.0.1");
     config.data_dir = al->dir;
+    config.quiet = true; /* Our own lines tell the same, of the only job and node that there is. */
     config.cluster.jobs_max = 1;
     config.cluster.nodes_max = 16;
     config.cluster.workers_max = 1024;

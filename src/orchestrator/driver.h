@@ -7,6 +7,7 @@
 #ifndef ORCHESTRATOR_DRIVER_H
 #define ORCHESTRATOR_DRIVER_H
 
+#include "base/log.h"
 #include "core/sync.h"
 #include "net/tls.h"
 #include "orchestrator/orchestrator.h"
@@ -113,6 +114,7 @@ struct orchestrator {
     uv_timer_t timer;
     uint32_t handles_n;
     bool closing;
+    bool quiet;
     uint64_t now_ms, start_ms, armed_ms, sweep_ms;
     struct cluster_config config;
     struct cluster *cluster;
@@ -133,6 +135,11 @@ struct orchestrator {
 int driver_step(struct orchestrator *o, struct event *e);
 void driver_time(struct orchestrator *o);
 void driver_arm(struct orchestrator *o);
+/* The level of what is worth a line, but no warning. */
+static inline enum log_level driver_info(const struct orchestrator *o)
+{
+    return o->quiet ? LOG_DEBUG : LOG_INFO;
+}
 
 /* effects.c */
 void effects_init(struct orchestrator *o);

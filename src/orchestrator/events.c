@@ -51,13 +51,13 @@ static bool drowns(struct orchestrator *o, const struct note *note)
     return false;
 }
 
-static void write_line(const struct msg_event *e)
+static void write_line(const struct orchestrator *o, const struct msg_event *e)
 {
+    bool bad = e->kind == NOTE_REFUSED || e->kind == NOTE_LOST;
     char line[WORDS_LINE_MAX];
 
     words_event(e, line, sizeof(line));
-    log_write(e->kind == NOTE_REFUSED || e->kind == NOTE_LOST ? LOG_WARN : LOG_INFO, "orchestrator",
-              "%s", line);
+    log_write(bad ? LOG_WARN : driver_info(o), "orchestrator", "%s", line);
 }
 
 /* What is about no job concerns all. */
@@ -76,7 +76,7 @@ void events_note(struct orchestrator *o, const struct note *note)
         return;
     }
     fill(note, ++ev->last, &e);
-    write_line(&e);
+    write_line(o, &e);
     kept = &ev->ring[e.number % EVENTS_MAX];
     frame_unref(kept->frame);
     kept->frame = frame_make(WIRE_EVENT, &e, 0, 0);

@@ -149,12 +149,12 @@ static void announce(const struct orchestrator *o, const struct orchestrator_con
     endpoint_print(&at, where, sizeof(where));
     snprintf(token, sizeof(token), "%s/token", o->data_dir);
     cluster_each_job(o->cluster, count_nodes, counts);
-    log_info("orchestrator",
-             "muster %s listens on %s; data: %s; %u jobs and %u nodes restored (record %" PRIu64
-             "); %zu MiB of memory%s%s",
-             mu_version(), where, o->data_dir, counts[0], counts[1], store_seq(o->records.store),
-             cluster_memory(o->cluster) >> 20, access(token, F_OK) == 0 ? "; token: " : "",
-             access(token, F_OK) == 0 ? token : "");
+    log_write(driver_info(o), "orchestrator",
+              "muster %s listens on %s; data: %s; %u jobs and %u nodes restored (record %" PRIu64
+              "); %zu MiB of memory%s%s",
+              mu_version(), where, o->data_dir, counts[0], counts[1], store_seq(o->records.store),
+              cluster_memory(o->cluster) >> 20, access(token, F_OK) == 0 ? "; token: " : "",
+              access(token, F_OK) == 0 ? token : "");
 }
 
 static int start_listening(struct orchestrator *o, const struct orchestrator_config *config,
@@ -217,6 +217,7 @@ int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
         return MU_ENOMEM;
     }
     o->loop = loop;
+    o->quiet = config->quiet;
     o->config = config->cluster;
     o->sessions.first_free = UINT32_MAX;
     snprintf(o->data_dir, sizeof(o->data_dir), "%s", config->data_dir);

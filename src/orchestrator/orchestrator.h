@@ -25,6 +25,7 @@ struct orchestrator_config {
     struct token token;
     struct cluster_config cluster; /* `store` is filled in from the journal */
     uint32_t conns_max;            /* 0: as open files allow */
+    bool quiet; /* what is no warning is logged for those only who want to see everything */
 };
 
 /* Opens the journal, replays it, listens. error (at least STORE_ERROR_MAX) says what happened and

@@ -534,6 +534,16 @@ def test_standalone_needs_no_orchestrator():
         job.finish()
         assert node.wait() == 0
         assert [name for name in os.listdir(os.path.join(world.dir, 'tmp'))] == []
+        assert 'agent: ' in node.log() and 'orchestrator: ' not in node.log()
+
+
+def test_standalone_shows_what_its_orchestrator_does_to_those_who_want_to_see_everything():
+    with kit.World() as world:
+        job = world.job(nnodes='1')
+        job.finish()
+        node = job.node('a', '--standalone', MUSTER_LOG='debug')
+        assert node.wait() == 0
+        assert 'listens on' in node.log() and "orchestrator: job 'default'" in node.log()
 
 
 def test_standalone_passes_the_exit_code_on():
