@@ -162,6 +162,30 @@ void kit_close(struct kit *k)
     nftw(k->root, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
+int kit_setup(void **state)
+{
+    struct kit *k = malloc(sizeof(*k));
+
+    assert_non_null(k);
+    kit_init(k);
+    *state = k;
+    return 0;
+}
+
+int kit_setup_running(void **state)
+{
+    kit_setup(state);
+    kit_start(*state);
+    return 0;
+}
+
+int kit_teardown(void **state)
+{
+    kit_close(*state);
+    free(*state);
+    return 0;
+}
+
 static bool log_has(const struct kit *k, const char *text)
 {
     char line[4096];
@@ -342,6 +366,29 @@ uint32_t puppet_join(struct puppet *p, const struct kit *k)
     kit_say(p->cl, WIRE_HELLO, &p->hello, 0);
     puppet_next(p, WIRE_WELCOME);
     return p->hello.node;
+}
+
+void puppet_alone(struct puppet *p, const struct kit *k, const char *job, const char *name)
+{
+    puppet_init(p, job, name, 1, 1);
+    puppet_join(p, k);
+    puppet_report(p, PHASE_WARM, 0);
+    puppet_holds(p, 1);
+    puppet_report(p, PHASE_IN, p->hello.held);
+    puppet_active(p, p->hello.held);
+}
+
+void puppet_pair(struct puppet *a, struct puppet *b, const struct kit *k, uint32_t min)
+{
+    puppet_init(a, "job", "a", min, 2);
+    puppet_init(b, "job", "b", min, 2);
+    puppet_join(a, k);
+    puppet_join(b, k);
+    puppet_report(a, PHASE_WARM, 0);
+    puppet_report(b, PHASE_WARM, 0);
+    puppet_holds(a, 1);
+    puppet_holds(b, 1);
+    assert_int_equal(a->members_n, 2);
 }
 
 void puppet_report(struct puppet *p, enum phase phase, uint64_t entered)

@@ -31,6 +31,11 @@ void kit_kill(struct kit *k);  /* kill -9 */
 void kit_stop(struct kit *k);  /* in order; everything must have been freed */
 void kit_close(struct kit *k); /* stop if it runs, then remove the directory */
 
+/* One for each case of a group: nothing started yet, or running. */
+int kit_setup(void **state);
+int kit_setup_running(void **state);
+int kit_teardown(void **state);
+
 /* Whether its log has this text by now, or gets it soon. */
 bool kit_logged(const struct kit *k, const char *text);
 
@@ -78,6 +83,12 @@ const union wire_any *puppet_next(struct puppet *p, enum wire_type type);
 /* Reads until it holds a generation of at least this number, or knows it to be active. */
 void puppet_holds(struct puppet *p, uint64_t generation);
 void puppet_active(struct puppet *p, uint64_t generation);
+
+/* The only node of its job, up to an active generation. */
+void puppet_alone(struct puppet *p, const struct kit *k, const char *job, const char *name);
+
+/* The nodes "a" and "b" of "job", min to 2 nodes, up to holding the first generation, of both. */
+void puppet_pair(struct puppet *a, struct puppet *b, const struct kit *k, uint32_t min);
 
 /* ---- people ---- */
 

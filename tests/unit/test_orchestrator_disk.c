@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -34,19 +33,8 @@ int __wrap_store_append(struct store *st, const void *data, size_t n, uint64_t c
 
 static int setup(void **state)
 {
-    struct kit *k = malloc(sizeof(*k));
-
     *refuse_n = 0;
-    kit_init(k);
-    *state = k;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    kit_close(*state);
-    free(*state);
-    return 0;
+    return kit_setup(state);
 }
 
 /* Two nodes: one that is there already, and one that comes while nothing can be written. */
@@ -217,7 +205,7 @@ static void nothing_is_journaled_after_a_record_that_was_lost(void **state)
     json_decref(json);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, kit_teardown)
 
 int main(void)
 {

@@ -4,24 +4,7 @@
 #include "unit/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int setup(void **state)
-{
-    struct kit *k = malloc(sizeof(*k));
-
-    kit_init(k);
-    *state = k;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    kit_close(*state);
-    free(*state);
-    return 0;
-}
 
 static struct orchestrator_config config_of(const struct kit *k)
 {
@@ -177,7 +160,7 @@ static void a_journal_of_more_than_there_is_room_for_asks_for_higher_limits(void
     kit_start(k); /* With room enough nothing is amiss. */
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, kit_setup, kit_teardown)
 
 int main(void)
 {

@@ -3,35 +3,7 @@
 #include "unit/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int setup(void **state)
-{
-    struct kit *k = malloc(sizeof(*k));
-
-    kit_init(k);
-    kit_start(k);
-    *state = k;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    kit_close(*state);
-    free(*state);
-    return 0;
-}
-
-static void run_alone(struct puppet *a, struct kit *k, const char *job, const char *name)
-{
-    puppet_init(a, job, name, 1, 1);
-    puppet_join(a, k);
-    puppet_report(a, PHASE_WARM, 0);
-    puppet_holds(a, 1);
-    puppet_report(a, PHASE_IN, a->hello.held);
-    puppet_active(a, a->hello.held);
-}
 
 static const char *text_of(json_t *json, const char *key)
 {
@@ -109,7 +81,7 @@ static void a_shutdown_ends_the_job_once(void **state)
     struct puppet a;
     json_t *json;
 
-    run_alone(&a, k, "job", "a");
+    puppet_alone(&a, k, "job", "a");
     assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_OK);
     puppet_next(&a, WIRE_ENDED);
     assert_int_equal(a.ended.run, 1);
@@ -127,7 +99,7 @@ static void nothing_is_taken_over_from_the_living(void **state)
     char text[TEXT_MAX_LEN];
     struct puppet a;
 
-    run_alone(&a, k, "job", "a");
+    puppet_alone(&a, k, "job", "a");
     assert_int_equal(kit_admin(k, ADMIN_TAKEOVER, "job", "", text), MU_EBUSY);
     assert_non_null(strstr(text, "living members"));
     puppet_renew(&a);
@@ -261,7 +233,7 @@ static void events_so_far_come_in_order_and_end(void **state)
     struct puppet a;
     uint64_t last;
 
-    run_alone(&a, k, "job", "a");
+    puppet_alone(&a, k, "job", "a");
     kit_say(cl, WIRE_ASK, &ask, 1);
     last = read_events(cl, &n, kinds);
     assert_int_equal(last, n);
@@ -457,7 +429,7 @@ static void who_does_not_read_is_closed_and_nobody_else(void **state)
     puppet_close(&a);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, kit_setup_running, kit_teardown)
 
 int main(void)
 {

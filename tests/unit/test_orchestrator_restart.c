@@ -10,36 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static int setup(void **state)
-{
-    struct kit *k = malloc(sizeof(*k));
-
-    kit_init(k);
-    kit_start(k);
-    *state = k;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    kit_close(*state);
-    free(*state);
-    return 0;
-}
-
 static void members_and_generation_survive(void **state)
 {
     struct kit *k = *state;
     struct puppet p[2];
     uint8_t key[KEY_BYTES];
 
+    puppet_pair(&p[0], &p[1], k, 2);
     for (int i = 0; i < 2; i++) {
-        puppet_init(&p[i], "job", i == 0 ? "a" : "b", 2, 2);
-        puppet_join(&p[i], k);
-        puppet_report(&p[i], PHASE_WARM, 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        puppet_holds(&p[i], 1);
         puppet_report(&p[i], PHASE_IN, p[i].hello.held);
     }
     puppet_active(&p[0], p[0].hello.held);
@@ -74,12 +52,7 @@ static void nobody_is_lost_during_the_grace(void **state)
     k->cluster.lease_ms = 4000;
     k->cluster.reconnect_ms = 100;
     kit_start(k);
-    puppet_init(&a, "job", "a", 1, 1);
-    puppet_join(&a, k);
-    puppet_report(&a, PHASE_WARM, 0);
-    puppet_holds(&a, 1);
-    puppet_report(&a, PHASE_IN, a.hello.held);
-    puppet_active(&a, a.hello.held);
+    puppet_alone(&a, k, "job", "a");
     kit_kill(k);
     usleep(300000);
     kit_start(k);
@@ -250,7 +223,7 @@ static void an_orderly_stop_loses_nothing_either(void **state)
     puppet_close(&a);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, kit_setup_running, kit_teardown)
 
 int main(void)
 {

@@ -3,26 +3,8 @@
 #include "unit/unit.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int setup(void **state)
-{
-    struct kit *k = malloc(sizeof(*k));
-
-    kit_init(k);
-    kit_start(k);
-    *state = k;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    kit_close(*state);
-    free(*state);
-    return 0;
-}
 
 static void a_node_is_welcomed_and_enters_its_generation(void **state)
 {
@@ -96,15 +78,7 @@ static void a_closed_connection_is_a_loss_that_others_hear_of(void **state)
     kit_stop(k);
     k->cluster.reconnect_ms = 50;
     kit_start(k);
-    puppet_init(&a, "job", "a", 1, 2);
-    puppet_init(&b, "job", "b", 1, 2);
-    puppet_join(&a, k);
-    puppet_join(&b, k);
-    puppet_report(&a, PHASE_WARM, 0);
-    puppet_report(&b, PHASE_WARM, 0);
-    puppet_holds(&a, 1);
-    puppet_holds(&b, 1);
-    assert_int_equal(a.members_n, 2);
+    puppet_pair(&a, &b, k, 1);
     puppet_report(&a, PHASE_IN, a.hello.held);
     puppet_report(&b, PHASE_IN, b.hello.held);
     puppet_active(&a, a.hello.held);
@@ -196,11 +170,7 @@ static void values_by_tag_reach_all_members(void **state)
     struct puppet p[2];
     uint8_t data[2] = {'x', 'y'};
 
-    for (int i = 0; i < 2; i++) {
-        puppet_init(&p[i], "job", i == 0 ? "a" : "b", 2, 2);
-        puppet_join(&p[i], k);
-        puppet_report(&p[i], PHASE_WARM, 0);
-    }
+    puppet_pair(&p[0], &p[1], k, 2);
     for (int i = 0; i < 2; i++) {
         struct msg_sync m = {.worker = wid_make(p[i].hello.node, 0, 1),
                              .request = 1,
@@ -209,7 +179,6 @@ static void values_by_tag_reach_all_members(void **state)
                              .data_n = 1,
                              .data = &data[i]};
 
-        puppet_holds(&p[i], 1);
         kit_say(p[i].cl, WIRE_SYNC, &m, 0);
     }
     for (int i = 0; i < 2; i++) {
@@ -233,14 +202,7 @@ static void a_value_for_a_worker_of_another_node_is_not_taken(void **state)
     struct kit *k = *state;
     struct puppet a, b;
 
-    puppet_init(&a, "job", "a", 2, 2);
-    puppet_init(&b, "job", "b", 2, 2);
-    puppet_join(&a, k);
-    puppet_join(&b, k);
-    puppet_report(&a, PHASE_WARM, 0);
-    puppet_report(&b, PHASE_WARM, 0);
-    puppet_holds(&a, 1);
-    puppet_holds(&b, 1);
+    puppet_pair(&a, &b, k, 2);
     struct msg_sync own = {.worker = wid_make(a.hello.node, 0, 1), .request = 1, .wait_ms = 300};
     struct msg_sync forged = {.worker = wid_make(b.hello.node, 0, 1), .request = 1, .wait_ms = 300};
 
@@ -285,12 +247,7 @@ static void to_be_stopped_is_no_reason_to_evict(void **state)
     k->cluster.lease_ms = 800;
     k->cluster.reconnect_ms = 100;
     kit_start(k);
-    puppet_init(&a, "job", "a", 1, 1);
-    puppet_join(&a, k);
-    puppet_report(&a, PHASE_WARM, 0);
-    puppet_holds(&a, 1);
-    puppet_report(&a, PHASE_IN, a.hello.held);
-    puppet_active(&a, a.hello.held);
+    puppet_alone(&a, k, "job", "a");
     assert_int_equal(kill(k->pid, SIGSTOP), 0);
     usleep(2000000);
     assert_int_equal(kill(k->pid, SIGCONT), 0);
@@ -300,7 +257,7 @@ static void to_be_stopped_is_no_reason_to_evict(void **state)
     puppet_close(&a);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, kit_setup_running, kit_teardown)
 
 int main(void)
 {
