@@ -105,6 +105,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->finished = j->ended = j->failed = j->finishing = j->saving = false;
         j->why[0] = '\0';
         j->futile_n = 0;
+        j->blame.until_ms = 0;
         j->want_size = 0;
         j->paused = j->listed = false;
         suspect_forget(c, j);

@@ -78,11 +78,15 @@ static bool node_suspected(struct cluster *c, const struct node *n)
 }
 
 /* Every change restarts everyone, so what will be known in a moment is awaited: whether a
- * connection that closed comes back, and the next life of a script that ended. */
+ * connection that closed comes back, whose fault it was, and the next life of a script that ended.
+ */
 static bool mending(struct cluster *c, struct job *j)
 {
     if (j->mode == MODE_INPROCESS) {
         return false;
+    }
+    if (j->blame.until_ms != 0) {
+        return true; /* Who else was lost is known soon. */
     }
     for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
         if (node_alive(n) && n->closed_ms != NEVER) {
@@ -298,6 +302,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
     if (j->run == 0 || j->creating || j->ended) {
         return;
     }
+    blame_settle(c, j, fx);
     if (c->now_ms < j->retry_ms) {
         job_due(c, j, j->retry_ms);
         return;

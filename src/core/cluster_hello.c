@@ -79,42 +79,6 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     return j;
 }
 
-bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
-{
-    for (uint32_t s = 0; s < n->slots; s++) {
-        if (node_worker(c, n, s)->spent > j->max_restarts) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Scripts that fail by themselves again and again are no loss that other machines could make up
- * for: with fewer than min left the run has failed, instead of waiting for ever. */
-void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
-                   struct effects *fx)
-{
-    uint32_t left_n = 0;
-
-    if (conn != 0) {
-        say_refused(fx, conn, MU_ELIMIT,
-                    "node '%s' has used up its %u restarts in this run (--max-restarts)", n->name,
-                    j->max_restarts);
-    }
-    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
-        const struct node *other = &c->nodes[i];
-
-        left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
-                  !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
-    }
-    if (left_n < j->min) {
-        record_failed(fx, j,
-                      "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes "
-                      "that --nnodes wants are left",
-                      n->name, j->max_restarts, left_n, j->min);
-    }
-}
-
 /* What the first scripts have shown of themselves decides for all. */
 static void decide_mode(struct cluster *c, struct job *j, uint32_t flags, struct effects *fx)
 {
@@ -223,6 +187,9 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
         say_ended(j, e->conn, fx);
         return MU_EDONE;
     }
+    if (n != NULL && n->state == NODE_UP) {
+        blame_left(c, n, fx);
+    }
     return register_node(c, j, e, fx);
 }
 
@@ -280,6 +247,7 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
         }
     }
     if (n != NULL && n->state == NODE_UP) {
+        blame_left(c, n, fx);
         node_leave(c, n, fx);
     }
     return MU_OK;

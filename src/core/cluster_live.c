@@ -177,6 +177,9 @@ int on_closed(struct cluster *c, const struct event *e, struct effects *fx)
     }
     conn_drop(c, n);
     n->closed_ms = c->now_ms;
+    if (n->senior) {
+        blame_excuse(c, &c->jobs[n->job], n, NONE);
+    }
     watch_close(c, n);
     return MU_OK;
 }
@@ -186,6 +189,9 @@ static void node_lapse(struct cluster *c, struct node *n, const char *why, struc
     const struct job *j = &c->jobs[n->job];
 
     n->lapsed = true;
+    if (n->senior) {
+        blame_excuse(c, &c->jobs[n->job], n, NONE);
+    }
     say_note(fx, &(struct note){.kind = NOTE_LOST,
                                 .job = j->name,
                                 .node = n->name,

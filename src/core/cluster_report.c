@@ -5,66 +5,6 @@
 
 #include <string.h>
 
-#define FUTILE_MS 60000
-
-/* Not its own fault: another member of its generation was lost before, or its connection is gone;
- * or the script had been started for a generation that is not the newest any more. */
-static bool collateral(struct cluster *c, const struct job *j, const struct report *r)
-{
-    if (j->mode == MODE_INPROCESS) {
-        return false;
-    }
-    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
-        if (n->state == NODE_UP && n->closed_ms != NEVER) {
-            return true;
-        }
-    }
-    return j->tally.lost_n > 0 || (j->mode == MODE_RESTART && r->entered < j->number);
-}
-
-/* A node that fails again and again is left out once its budget is used up, and the others go on.
- * But when now this node fails and now that one, and none gets far, it is the script: then the run
- * has failed, before each node in turn has used up its own. */
-static void count_futile(struct cluster *c, struct job *j, const struct node *n, uint32_t code,
-                         struct effects *fx)
-{
-    if (j->futile_n == 0 || c->now_ms >= j->published_ms + FUTILE_MS) {
-        j->futile_n = 0;
-        j->futile_node = n->number;
-        j->futile_mixed = false;
-    }
-    j->futile_n++;
-    j->futile_mixed |= j->futile_node != n->number;
-    if (j->mode != MODE_INPROCESS && j->futile_mixed && j->futile_n > j->max_restarts) {
-        record_failed(fx, j,
-                      "the script failed %u times in a row, soon after its start, on several nodes "
-                      "(the last: exit code %u on node '%s'); see its output",
-                      j->futile_n, code, n->name);
-    }
-}
-
-/* A script that failed by itself (1–127) is charged to its slot, once per life. */
-static void charge(struct cluster *c, struct node *n, uint32_t slot, uint32_t code,
-                   struct effects *fx)
-{
-    struct worker *w = node_worker(c, n, slot);
-    const struct job *j = &c->jobs[n->job];
-    struct record r = {.kind = RECORD_SPENT,
-                       .u.spent = {.slot = slot,
-                                   .count = w->charged + 1,
-                                   .worker = wid_make(n->number, slot, w->incarnation)}};
-
-    if (w->charged_inc == w->incarnation || n->state != NODE_UP) {
-        return;
-    }
-    w->charged_inc = w->incarnation;
-    w->charged++;
-    count_futile(c, &c->jobs[n->job], n, code, fx);
-    strcpy(r.u.spent.job, j->name);
-    strcpy(r.u.spent.name, n->name);
-    say_record(fx, &r);
-}
-
 static void note_worker(struct cluster *c, const struct node *n, uint32_t slot, enum note_kind kind,
                         uint64_t value, const char *reason, struct effects *fx)
 {
@@ -137,9 +77,10 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {
         j->mend_ms = c->now_ms + c->config.reconnect_ms;
     }
-    if (r->phase == PHASE_EXITED && r->exit_code >= 1 && r->exit_code <= 127 &&
-        !collateral(c, j, r)) {
-        charge(c, n, r->slot, r->exit_code, fx);
+    if (r->phase == PHASE_EXITED && r->exit_code >= 128 && was != PHASE_EXITED) {
+        blame_excuse(c, j, n, r->slot);
+    } else if (r->phase == PHASE_EXITED && r->exit_code >= 1) {
+        blame(c, n, r, fx);
     }
 }
 

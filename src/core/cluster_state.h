@@ -88,6 +88,13 @@ struct list {
     uint32_t first, last;
 };
 
+/* A script that failed while others ran: it is charged at `until_ms`, unless it turns out that
+ * another member was lost and this one fell with it. 0: none. */
+struct blame {
+    uint64_t until_ms;
+    uint32_t node, slot, incarnation, code;
+};
+
 struct job {
     char name[NAME_MAX_LEN];
     bool used;
@@ -124,10 +131,11 @@ struct job {
     uint32_t futile_n;    /* generations in a row that failed soon after they started … */
     uint32_t futile_node; /* … because of this node … */
     bool futile_mixed;    /* … or of several */
-    uint64_t mend_ms;     /* scripts that ended just now may be ready again until then */
-    bool deciding;        /* its mode is on its way to the journal */
-    bool pending;         /* a membership record is on its way */
-    bool creating;        /* its own record is on its way */
+    struct blame blame;
+    uint64_t mend_ms; /* scripts that ended just now may be ready again until then */
+    bool deciding;    /* its mode is on its way to the journal */
+    bool pending;     /* a membership record is on its way */
+    bool creating;    /* its own record is on its way */
     bool finishing;
     bool saving;
     bool dirty;   /* something that may change the plan has happened */
@@ -234,6 +242,13 @@ int on_closed(struct cluster *c, const struct event *e, struct effects *fx);
 void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct report *reports,
                   uint32_t reports_n, struct effects *fx);
 void node_leave(struct cluster *c, struct node *n, struct effects *fx);
+
+/* cluster_budget.c: whose fault an end was, and what it costs */
+void blame(struct cluster *c, struct node *n, const struct report *r, struct effects *fx);
+/* A member was lost (slot NONE: a whole node): who failed beside it is not to blame. */
+void blame_excuse(struct cluster *c, struct job *j, const struct node *n, uint32_t slot);
+void blame_left(struct cluster *c, const struct node *n, struct effects *fx);
+void blame_settle(struct cluster *c, struct job *j, struct effects *fx);
 bool budget_spent(struct cluster *c, const struct job *j, const struct node *n);
 void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
                    struct effects *fx);

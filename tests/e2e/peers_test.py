@@ -32,14 +32,7 @@ def settled(job, nodes, after=0):
     return job.settled(*nodes, after=after)
 
 
-def need_fair_budget():
-    """The orchestrator charges whoever it hears of first; that may be a victim and not the cause."""
-    if not os.environ.get('E2E_FAIR_BUDGET'):
-        tap.skip('known fault: an exit that is reported before its cause is charged')
-
-
 def test_kill_9_of_a_script_whose_peers_then_fail_is_survived_by_all():
-    need_fair_budget()
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='3')
         nodes = start(job, 'a', 'b', 'c')
@@ -52,7 +45,6 @@ def test_kill_9_of_a_script_whose_peers_then_fail_is_survived_by_all():
 
 
 def test_kill_9_of_one_of_several_scripts_of_a_node_is_survived_by_all():
-    need_fair_budget()
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='2', nproc=2)
         nodes = start(job, 'a', 'b')

@@ -16,6 +16,12 @@ static uint32_t charged(void)
     return said_like("record spent");
 }
 
+/* Until then another member may turn out to be lost (restart mode). */
+static void decide_blame(void)
+{
+    pass(f.config.reconnect_ms);
+}
+
 static void exits_1_to_127_are_charged_and_no_others(void **state)
 {
     static const uint32_t FREE[] = {0, 128, 137, 143, 255};
@@ -251,8 +257,124 @@ static void the_first_to_fail_is_charged_and_no_other(void **state)
     form("a b c");
     exits("c", 0, 1);
     exits("b", 0, 1);
+    decide_blame();
     assert_int_equal(charged(), 1);
     assert_int_equal(said("record spent c 1"), 1);
+}
+
+static void a_script_whose_end_is_heard_before_its_cause_is_not_charged(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    exits("c", 0, 137);
+    exits("a", 0, 1);
+    decide_blame();
+    resend("b");
+    decide_blame();
+    assert_int_equal(charged(), 0);
+}
+
+static void nor_is_one_beside_a_script_of_its_own_node_that_was_killed(void **state)
+{
+    f.mode = MODE_RESTART;
+    f.slots = 2;
+    form("a b");
+    exits("b", 1, 1);
+    exits("b", 0, 139);
+    decide_blame();
+    assert_int_equal(charged(), 0);
+}
+
+static void nor_one_whose_peer_s_connection_closes_a_moment_later(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    closed("c");
+    decide_blame();
+    assert_int_equal(charged(), 0);
+}
+
+static void nor_one_whose_peer_s_agent_was_killed(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    bye("c");
+    decide_blame();
+    assert_int_equal(charged(), 0);
+}
+
+static void a_newcomer_s_loss_is_no_excuse(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(2, 2);
+    form("a b");
+    hello("c");
+    exits("b", 0, 1);
+    closed("c");
+    decide_blame();
+    assert_int_equal(charged(), 1);
+}
+
+static void nobody_is_restarted_before_it_is_known_whose_fault_it_was(void **state)
+{
+    uint64_t before;
+
+    f.mode = MODE_RESTART;
+    form("a b c");
+    before = job().generation;
+    exits("b", 0, 1);
+    next_life("b", 0);
+    warm("b");
+    pass(f.config.reconnect_ms - 1);
+    assert_int_equal(job().generation, before);
+    pass(1);
+    settle();
+    assert_true(job().generation > before);
+    assert_int_equal(said("record spent b 1"), 1);
+}
+
+static void who_leaves_at_once_is_charged_before(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    bye("b");
+    assert_int_equal(charged(), 1);
+}
+
+static void who_comes_back_at_once_is_charged_before(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    closed("b");
+    rejoin("b");
+    assert_int_equal(charged(), 1);
+}
+
+static void who_has_no_peers_is_charged_at_once(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(1, 1);
+    form("a");
+    exits("a", 0, 1);
+    assert_int_equal(charged(), 1);
+}
+
+static void a_restart_of_the_orchestrator_forgets_no_blame(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b c");
+    exits("b", 0, 1);
+    restart();
+    hello("b");
+    hello("a");
+    hello("c");
+    decide_blame();
+    assert_int_equal(charged(), 1);
 }
 
 static void with_fewer_than_min_left_the_run_has_failed(void **state)
@@ -262,6 +384,7 @@ static void with_fewer_than_min_left_the_run_has_failed(void **state)
     shape(2, 2);
     form("a b");
     exits("b", 0, 1);
+    decide_blame();
     assert_int_equal(said_like("record ended"), 1);
 }
 
@@ -284,6 +407,7 @@ static void round_of(const char *name)
     exits(name, 0, 1);
     next_life(name, 0);
     warm(name);
+    decide_blame();
     settle();
 }
 
@@ -297,6 +421,7 @@ static void a_script_that_fails_on_one_node_after_the_other_fails_the_run(void *
     round_of("c");
     assert_int_equal(said_like("record ended"), 0);
     exits("a", 0, 1);
+    decide_blame();
     assert_int_equal(said_like("record ended"), 1);
 }
 
@@ -350,6 +475,16 @@ int main(void)
         CASE(a_script_that_fails_when_a_peer_is_lost_is_not_charged),
         CASE(a_script_that_fails_when_a_peer_s_connection_is_gone_is_not_charged),
         CASE(the_first_to_fail_is_charged_and_no_other),
+        CASE(a_script_whose_end_is_heard_before_its_cause_is_not_charged),
+        CASE(nor_is_one_beside_a_script_of_its_own_node_that_was_killed),
+        CASE(nor_one_whose_peer_s_connection_closes_a_moment_later),
+        CASE(nor_one_whose_peer_s_agent_was_killed),
+        CASE(a_newcomer_s_loss_is_no_excuse),
+        CASE(nobody_is_restarted_before_it_is_known_whose_fault_it_was),
+        CASE(who_leaves_at_once_is_charged_before),
+        CASE(who_comes_back_at_once_is_charged_before),
+        CASE(who_has_no_peers_is_charged_at_once),
+        CASE(a_restart_of_the_orchestrator_forgets_no_blame),
         CASE(with_fewer_than_min_left_the_run_has_failed),
         CASE(with_min_left_the_others_go_on),
         CASE(a_script_that_fails_on_one_node_after_the_other_fails_the_run),
