@@ -1,5 +1,5 @@
 /* The agent's half: the keeper's process and the socket to it. What is sent is small and read at
- * once, so it is not queued, but for wishes to stop that found the socket full. */
+ * once, so it is not queued, but for wishes to stop, and the will, that found the socket full. */
 #include "agent/keeper.h"
 
 #include "agent/keeper_lost.h"
@@ -35,6 +35,8 @@ struct keeper {
     bool closing;
     bool gone;
     struct keeper_hunt hunt;
+    struct keeper_will will; /* the newest … */
+    bool will_unsent;        /* … if the keeper does not have it yet */
     struct seat seats[SLOTS_MAX];
 };
 
@@ -159,15 +161,25 @@ static void on_message(struct keeper *k, const struct keeper_message *m)
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
+static bool is_full(ssize_t sent)
+{
+    return sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR);
+}
+
 static bool send_stop(struct keeper *k, uint32_t slot)
 {
     struct seat *s = &k->seats[slot];
     struct keeper_message m = {
         .kind = KEEPER_STOP, .slot = slot, .cookie = s->cookie, .grace_ms = s->grace_ms};
 
-    s->stop_unsent = send(k->fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-                     (errno == EAGAIN || errno == ENOBUFS);
+    s->stop_unsent = is_full(send(k->fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL));
     return !s->stop_unsent;
+}
+
+static bool send_will(struct keeper *k)
+{
+    k->will_unsent = is_full(send(k->fd, &k->will, sizeof(k->will), MSG_DONTWAIT | MSG_NOSIGNAL));
+    return !k->will_unsent;
 }
 
 static void send_unsent(struct keeper *k)
@@ -179,6 +191,9 @@ static void send_unsent(struct keeper *k)
             events |= UV_WRITABLE;
             break;
         }
+    }
+    if (k->will_unsent && !send_will(k)) {
+        events |= UV_WRITABLE;
     }
     uv_poll_start(&k->poll, events, on_poll);
 }
@@ -329,10 +344,12 @@ void keeper_stop(struct keeper *k, uint32_t slot, uint32_t grace_ms)
 
 void keeper_set_will(struct keeper *k, const struct keeper_will *will)
 {
-    /* A full queue would lose it: then only a lease tells that we are gone. */
-    if (!k->gone && send(k->fd, will, sizeof(*will), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        log_warn("keeper", "could not tell the keeper what to say if we are killed: %s",
-                 strerror(errno));
+    if (k->gone || k->closing) {
+        return;
+    }
+    k->will = *will;
+    if (!send_will(k)) {
+        uv_poll_start(&k->poll, UV_READABLE | UV_WRITABLE, on_poll);
     }
 }
 
@@ -341,6 +358,7 @@ void keeper_close(struct keeper *k)
     if (k == NULL || k->closing) {
         return;
     }
+    /* If it does not get this it says what is true anyway: that nothing is left of us. */
     keeper_set_will(k, &(struct keeper_will){0});
     k->closing = true;
     if (!k->gone) {

@@ -44,8 +44,9 @@ int keeper_start(struct keeper *k, const struct keeper_start *start);
  * grace shortens it. */
 void keeper_stop(struct keeper *k, uint32_t slot, uint32_t grace_ms);
 
-/* What to say when we are killed, instead of what was to be said before; copied. It is forgotten at
- * keeper_close(). */
+/* What to say when we are killed, instead of what was to be said before; copied. A keeper that is
+ * busy gets it, or what is newer by then, as soon as it listens. It is forgotten at keeper_close().
+ */
 void keeper_set_will(struct keeper *k, const struct keeper_will *will);
 
 /* Kills whatever still runs, and the keeper ends. No more callbacks; freed from the loop. */

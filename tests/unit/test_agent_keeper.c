@@ -4,12 +4,15 @@
 #include "agent/environ.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char *read_all(int fd)
@@ -381,6 +384,62 @@ static void the_token_does_not_reach_the_keeper(void **state)
     unsetenv("MUSTER_TOKEN");
 }
 
+/* A listener of ours, or a port that nobody listens on. */
+static int own_port(bool listens, struct keeper_will *will_out)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t sa_n = sizeof(sa);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &sa_n), 0);
+    if (listens) {
+        assert_int_equal(listen(fd, 1), 0);
+    }
+    *will_out = (struct keeper_will){.bye.node = 1, .endpoints.n = 1};
+    strcpy(will_out->endpoints.at[0].host, "127.0.0.1");
+    will_out->endpoints.at[0].port = ntohs(sa.sin_port);
+    return fd;
+}
+
+/* An agent that has more to say than its keeper, which stands still, can take; then it is gone. */
+static _Noreturn void change_the_will(const struct keeper_will *old, const struct keeper_will *new)
+{
+    struct kit k;
+    pid_t keeper;
+
+    kit_open(&k);
+    kit_start_sh(&k, 0, "sleep 1000");
+    kit_wait_started(&k, 0, 1);
+    keeper = kit_find(getpid(), "muster-keeper");
+    kill(keeper, SIGSTOP);
+    for (size_t bytes = 0; bytes < 4u << 20; bytes += sizeof(*old)) {
+        keeper_set_will(k.keeper, old);
+    }
+    keeper_set_will(k.keeper, new);
+    keeper_stop(k.keeper, 0, 1000);
+    kill(keeper, SIGCONT);
+    kit_wait_exited(&k, 0, 1); /* It was told, so its keeper listens again. */
+    _exit(0);
+}
+
+static void the_newest_will_reaches_a_keeper_that_was_busy(void **state)
+{
+    struct keeper_will old, new;
+    int old_fd = own_port(false, &old), new_fd = own_port(true, &new), status;
+    struct pollfd called = {.fd = new_fd, .events = POLLIN};
+    pid_t agent = kit_fork();
+
+    if (agent == 0) {
+        change_the_will(&old, &new);
+    }
+    assert_int_equal(waitpid(agent, &status, 0), agent);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(poll(&called, 1, 5000), 1);
+    close(old_fd);
+    close(new_fd);
+}
+
 static void a_keeper_that_can_not_be_started_is_an_error(void **state)
 {
     static const struct keeper_handler none;
@@ -416,6 +475,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_keeper_does_not_listen_to_signals_but_kill),
         cmocka_unit_test(the_keeper_is_not_for_people),
         cmocka_unit_test(the_token_does_not_reach_the_keeper),
+        cmocka_unit_test(the_newest_will_reaches_a_keeper_that_was_busy),
         cmocka_unit_test(a_keeper_that_can_not_be_started_is_an_error),
     };
 
