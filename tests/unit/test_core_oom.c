@@ -1,5 +1,6 @@
 /* The core takes its memory at init: each allocation is denied in turn, and nothing is left
- * behind. Built with --wrap for malloc and calloc. */
+ * behind. */
+#include "unit/deny.h"
 #include "unit/unit.h"
 
 #include "core/agent.h"
@@ -7,45 +8,7 @@
 #include "core/step.h"
 #include "core/sync.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-
-static uint32_t taken_n, denied;
-
-void *__wrap_malloc(size_t n)
-{
-    return ++taken_n == denied ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return ++taken_n == denied ? NULL : __real_calloc(n, size);
-}
-
-/* Denies the first, the second, … until try() needs fewer. Leaks are left to the sanitizers. */
-static uint32_t sweep(int (*try)(void))
-{
-    for (uint32_t n = 1;; n++) {
-        int rc;
-
-        taken_n = 0;
-        denied = n;
-        rc = try();
-        denied = 0;
-        if (taken_n < n) {
-            assert_int_equal(rc, MU_OK);
-            return n - 1;
-        }
-        assert_int_equal(rc, MU_ENOMEM);
-    }
-}
-
-static int try_cluster(void)
+static int try_cluster(void *none)
 {
     struct cluster_config config = cluster_defaults();
     struct cluster *untouched = (struct cluster *)&config, *c = untouched;
@@ -60,7 +23,7 @@ static int try_cluster(void)
     return rc;
 }
 
-static int try_step(void)
+static int try_step(void *none)
 {
     struct step s;
     int rc = step_init(&s, &(struct step_config){.slices_n = 8, .members_max = 16});
@@ -71,7 +34,7 @@ static int try_step(void)
     return rc;
 }
 
-static int try_agent(void)
+static int try_agent(void *none)
 {
     struct agent a;
     int rc =
@@ -83,7 +46,7 @@ static int try_agent(void)
     return rc;
 }
 
-static int try_sync(void)
+static int try_sync(void *none)
 {
     struct sync_config config = sync_defaults();
     struct sync *untouched = (struct sync *)&config, *s = untouched;
@@ -99,22 +62,22 @@ static int try_sync(void)
 
 static void a_cluster_is_made_whole_or_not_at_all(void **state)
 {
-    assert_true(sweep(try_cluster) >= 10);
+    assert_true(deny_sweep(try_cluster, NULL) >= 10);
 }
 
 static void a_step_is_made_whole_or_not_at_all(void **state)
 {
-    assert_true(sweep(try_step) >= 8);
+    assert_true(deny_sweep(try_step, NULL) >= 8);
 }
 
 static void an_agent_is_made_whole_or_not_at_all(void **state)
 {
-    assert_true(sweep(try_agent) >= 1);
+    assert_true(deny_sweep(try_agent, NULL) >= 1);
 }
 
 static void values_by_tag_are_made_whole_or_not_at_all(void **state)
 {
-    assert_true(sweep(try_sync) >= 9);
+    assert_true(deny_sweep(try_sync, NULL) >= 9);
 }
 
 static void closing_nothing_is_fine(void **state)

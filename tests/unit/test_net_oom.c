@@ -1,40 +1,11 @@
-/* Memory runs out at each allocation in turn: a connection may be lost, nothing else. Built with
- * --wrap for malloc, calloc and realloc, so it is our own code that is denied, not OpenSSL. */
+/* Memory runs out at each allocation in turn: a connection may be lost, nothing else. It
+ * is our own code that is denied, not OpenSSL. */
+#include "unit/deny.h"
 #include "unit/net_kit.h"
 
 #include "base/log.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-
-static uint32_t taken_n, denied;
-
-static bool deny(void)
-{
-    return ++taken_n == denied;
-}
-
-void *__wrap_malloc(size_t n)
-{
-    return deny() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return deny() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return deny() ? NULL : __real_realloc(p, n);
-}
 
 /* Two connections through one listener: the first does all the work, the second says one word at
  * the end, when memory is there again. */
@@ -140,8 +111,7 @@ static bool play(const struct token *token, uint32_t nth)
     assert_int_equal(uv_loop_init(&p.loop), 0);
     uv_timer_init(&p.loop, &p.tick);
     uv_timer_start(&p.tick, on_tick, 5, 5);
-    taken_n = 0;
-    denied = nth;
+    deny_begin(nth);
     int rc = play_open(&p, token);
     bool well = rc == MU_OK;
 
@@ -151,7 +121,7 @@ static bool play(const struct token *token, uint32_t nth)
             converse(&p);
         }
         well = rc == MU_OK && p.frames_n == 3;
-        denied = 0;
+        deny_end();
         if (p.client != NULL) {
             conn_close(p.client, 0);
         }
@@ -162,7 +132,7 @@ static bool play(const struct token *token, uint32_t nth)
         conn_close(p.client, 0);
         listen_close(p.l);
     }
-    denied = 0;
+    deny_end();
     uv_close((uv_handle_t *)&p.tick, NULL);
     uv_run(&p.loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&p.loop), 0);
@@ -181,7 +151,7 @@ static void running_out_of_memory_costs_one_connection_at_most(void **state)
     net_random(&token, sizeof(token));
     big = kit_big(300000, 9);
     (void)play(&token, 0);
-    const uint32_t all = taken_n;
+    const uint32_t all = deny_taken();
 
     for (nth = 1; nth <= all; nth++) {
         lost_n += !play(&token, nth);
