@@ -128,6 +128,14 @@ void fake_end_join(struct fake *f)
     pthread_join(f->thread, NULL);
 }
 
+void fake_leave(struct fake *f, mu_run *run)
+{
+    fake_end_begin(f);
+    assert_int_equal(mu_leave(run), MU_OK);
+    fake_end_join(f);
+    fake_close(f);
+}
+
 static void *welcome_main(void *arg)
 {
     struct fake *f = arg;

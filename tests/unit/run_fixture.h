@@ -56,6 +56,9 @@ const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_
 void fake_end_begin(struct fake *f);
 void fake_end_join(struct fake *f);
 
+/* The worker leaves, as it should, and the agent is closed. */
+void fake_leave(struct fake *f, mu_run *run);
+
 /* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
 void fake_generation(struct fake *f, uint64_t number, const char *nodes);
 

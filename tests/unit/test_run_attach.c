@@ -25,14 +25,6 @@ static mu_run *join(enum fake_welcome welcome)
     return run;
 }
 
-static void leave(mu_run *run)
-{
-    fake_end_begin(&agent);
-    assert_int_equal(mu_leave(run), MU_OK);
-    fake_end_join(&agent);
-    fake_close(&agent);
-}
-
 static void expect_error(const char *part)
 {
     if (strstr(mu_error(), part) == NULL) {
@@ -130,7 +122,7 @@ static void it_attaches_as_its_environment_says_and_is_warm(void **state)
     assert_string_equal(world.node, "pine");
     assert_null(world.addresses[0]);
     mu_world_free(&world);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void it_says_that_it_lives_four_times_a_lease(void **state)
@@ -146,7 +138,7 @@ static void it_says_that_it_lives_four_times_a_lease(void **state)
         fake_next(&agent, WIRE_BEAT, &msg);
         assert_true(msg.beat.worker == FAKE_WORKER);
     }
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void expect_no_join(enum fake_welcome welcome, int status, const char *part)
@@ -221,7 +213,7 @@ static void a_generation_that_names_it_is_entered(void **state)
     assert_int_equal(mu_wait(run, 7, MU_FOREVER), MU_OK);
     fake_next(&agent, WIRE_REPORT, &msg);
     assert_true(msg.report.entered == 8);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void local_ranks_count_the_workers_of_its_node(void **state)
@@ -239,7 +231,7 @@ static void local_ranks_count_the_workers_of_its_node(void **state)
     assert_int_equal(mu_world(run, &world), MU_OK);
     assert_true(world.rank == 2 && world.local_rank == 1 && world.local_size == 3);
     mu_world_free(&world);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void one_that_is_not_named_waits(void **state)
@@ -258,7 +250,7 @@ static void one_that_is_not_named_waits(void **state)
     assert_true(world.generation == 7 && world.rank == -1 && world.size == 2);
     assert_true(world.local_rank == -1 && world.local_size == 0);
     mu_world_free(&world);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* It parks, for as long as its state might be needed. */
@@ -284,7 +276,7 @@ static void one_that_is_left_out_begins_anew_once_that_is_active(void **state)
     assert_int_equal(msg.report.phase, PHASE_WARM);
     assert_true(msg.report.incarnation == 3 && msg.report.entered == 0);
     fake_next(&agent, WIRE_BEAT, &msg);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void frames_in_single_bytes_are_as_good_as_any(void **state)
@@ -298,7 +290,7 @@ static void frames_in_single_bytes_are_as_good_as_any(void **state)
     fake_generation(&agent, 8, "3 4 5 6 7 8 9");
     fake_next(&agent, WIRE_REPORT, &msg);
     assert_true(msg.report.entered == 8);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void a_generation_of_many_thousands_is_taken(void **state)
@@ -321,7 +313,7 @@ static void a_generation_of_many_thousands_is_taken(void **state)
     assert_true(world.rank == 12345 && world.size == MANY);
     assert_string_equal(world.addresses[MANY - 1], "10.0.156.63:1234");
     mu_world_free(&world);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* ---- the end ---- */
@@ -333,7 +325,7 @@ static void leaving_says_that_the_work_is_finished(void **state)
 
     fake_generation(&agent, 7, "3 4 5");
     fake_next(&agent, WIRE_REPORT, &msg);
-    leave(run);
+    fake_leave(&agent, run);
     assert_int_equal(agent.last.phase, PHASE_FINISHED);
     assert_true(agent.last.entered == 7);
 }
@@ -381,7 +373,7 @@ static void after_the_end_every_call_that_waits_says_so(void **state)
     close(agent.fd); /* The agent goes too: that is no news. */
     agent.fd = -1;
     assert_int_equal(mu_barrier(run, "t", MU_FOREVER), MU_EDONE);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void an_agent_that_is_gone_fails_every_call(void **state)
@@ -396,7 +388,7 @@ static void an_agent_that_is_gone_fails_every_call(void **state)
     assert_int_equal(mu_barrier(run, "t", MU_FOREVER), MU_EPEER);
     assert_int_equal(mu_world(run, &world), MU_OK);
     mu_world_free(&world);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* The bytes of a beat with one of them changed. */
@@ -413,7 +405,7 @@ static void expect_lost(size_t at, uint8_t flip, int status, const char *part)
     fake_bytes(&agent, bytes, n);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), status);
     expect_error(part);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
@@ -429,7 +421,7 @@ static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
     fake_say(&agent, WIRE_RENEW, &renew);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EPROTO);
     expect_error("said renew, which is not for workers");
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void half_a_frame_and_then_nothing_is_the_end(void **state)
@@ -445,7 +437,7 @@ static void half_a_frame_and_then_nothing_is_the_end(void **state)
     close(agent.fd);
     agent.fd = -1;
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EPEER);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* ---- processes ---- */
@@ -469,7 +461,7 @@ static void a_forked_child_can_not_use_its_parents_run(void **state)
     assert_int_equal(status, 0);
     fake_generation(&agent, 7, "4");
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_OK);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static volatile sig_atomic_t signalled;
@@ -493,7 +485,7 @@ static void signals_are_left_to_the_trainer(void **state)
     }
     assert_true(signalled > 0);
     signal(SIGUSR2, SIG_DFL);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 int main(void)

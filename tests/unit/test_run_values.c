@@ -25,14 +25,6 @@ static mu_run *join(void)
     return run;
 }
 
-static void leave(mu_run *run)
-{
-    fake_end_begin(&agent);
-    assert_int_equal(mu_leave(run), MU_OK);
-    fake_end_join(&agent);
-    fake_close(&agent);
-}
-
 /* ---- a call in a thread of its own ---- */
 
 struct caller {
@@ -124,7 +116,7 @@ static void everyone_gets_everyones_value(void **state)
     assert_int_equal(c.values.items[2].data_n, 0);
     assert_string_equal(c.values.items[2].address, "h5:1");
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void a_barrier_says_nothing_and_wants_no_values(void **state)
@@ -151,7 +143,7 @@ static void a_barrier_says_nothing_and_wants_no_values(void **state)
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void an_answer_that_broke_off_is_taken_from_its_beginning(void **state)
@@ -176,7 +168,7 @@ static void an_answer_that_broke_off_is_taken_from_its_beginning(void **state)
     mu_values_free(&c.values);
     answer(&msg.sync, 0, 2, "late"); /* Nobody waits any more. */
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_OK);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void who_is_missing_is_passed_on(void **state)
@@ -198,7 +190,7 @@ static void who_is_missing_is_passed_on(void **state)
     fake_next(&agent, WIRE_SYNC, &msg);
     refuse(&msg.sync, 5, "no status at all");
     expect_status(&c, MU_EPROTO, "no status at all");
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* Neither the agent nor the orchestrator says a word. */
@@ -217,7 +209,7 @@ static void a_call_ends_even_if_nobody_answers(void **state)
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void a_worker_that_goes_on_as_another_asks_again(void **state)
@@ -242,7 +234,7 @@ static void a_worker_that_goes_on_as_another_asks_again(void **state)
     assert_int_equal(c.status, MU_OK);
     assert_memory_equal(c.values.items[0].data, "new", 3);
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* ---- rounds ---- */
@@ -268,7 +260,7 @@ static void each_value_says_which_answer_came_before(void **state)
     assert_true(msg.sync.done_generation == 0 && msg.sync.done_n == 0 && msg.sync.joined == 7);
     assert_string_equal(msg.sync.last_tag, "names");
     assert_true(msg.sync.last_generation == 7 && msg.sync.last_n == 3);
-    leave(run);
+    fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
 }
 
@@ -313,7 +305,7 @@ static void an_answer_that_is_lost_for_ever_fails_a_sync_but_opens_a_barrier(voi
     call(&c, run, "names", "me", 10000);
     fake_next(&agent, WIRE_SYNC, &msg);
     assert_true(msg.sync.done_generation == 7 && msg.sync.done_n == 5);
-    leave(run);
+    fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
 }
 
@@ -328,7 +320,7 @@ static void one_that_is_no_member_claims_nothing(void **state)
     call(&c, run, "names", "me", MU_FOREVER);
     fake_next(&agent, WIRE_SYNC, &msg);
     assert_true(msg.sync.joined == 0);
-    leave(run);
+    fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
 }
 
@@ -369,7 +361,7 @@ static void the_end_of_the_run_ends_calls_that_wait(void **state)
     fake_say(&agent, WIRE_ENDED, &ended);
     expect_status(&a, MU_EDONE, "the run has ended: it was shut down");
     expect_status(&b, MU_EDONE, "the run has ended: it was shut down");
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void an_agent_that_dies_ends_calls_that_wait(void **state)
@@ -384,7 +376,7 @@ static void an_agent_that_dies_ends_calls_that_wait(void **state)
     close(agent.fd);
     agent.fd = -1;
     expect_status(&c, MU_EPEER, "the agent of this node is gone");
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void an_answer_without_sense_ends_the_connection(void **state)
@@ -400,7 +392,7 @@ static void an_answer_without_sense_ends_the_connection(void **state)
         fake_next(&agent, WIRE_SYNC, &msg);
         answer(&msg.sync, bad[i][0], bad[i][1], "a");
         expect_status(&c, MU_EPROTO, "sent value");
-        leave(run);
+        fake_leave(&agent, run);
     }
 }
 
@@ -412,7 +404,7 @@ static void leaving_ends_calls_of_other_threads(void **state)
 
     call(&c, run, "a", "x", MU_FOREVER);
     fake_next(&agent, WIRE_SYNC, &msg);
-    leave(run);
+    fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "this worker has left the run");
 }
 
@@ -444,7 +436,7 @@ static void what_can_not_be_sent_is_refused(void **state)
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 static void the_largest_value_passes_both_ways(void **state)
@@ -466,7 +458,7 @@ static void the_largest_value_passes_both_ways(void **state)
     assert_int_equal(c.values.items[0].data_n, MU_VALUE_MAX);
     assert_memory_equal(c.values.items[0].data, large, MU_VALUE_MAX);
     mu_values_free(&c.values);
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 /* Every caller gets the answer to its own request, whatever their order. */
@@ -509,7 +501,7 @@ static void many_threads_may_wait_at_once(void **state)
             }
         }
     }
-    leave(run);
+    fake_leave(&agent, run);
 }
 
 int main(void)
