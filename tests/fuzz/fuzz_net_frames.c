@@ -6,10 +6,8 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
 #include "net/inbox.h"
-#include "wire/bytes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define INBOX_LEAST 512u
 
@@ -33,14 +31,12 @@ static void check_frame(struct receiver *r, const struct wire_header *h, const u
     r->frames_n++;
 }
 
-static void receive(struct receiver *r, const uint8_t *data, size_t n)
+static void receive(void *arg, const uint8_t *data, size_t n)
 {
-    /* Of exactly this size, so that a sanitizer sees a byte too many. */
-    uint8_t *piece = malloc(n);
+    struct receiver *r = arg;
+    uint8_t *piece = wire_check_copy(data, n);
     const uint8_t *bytes = piece;
 
-    mu_assert(piece != NULL || n == 0);
-    memcpy(piece, data, n);
     r->arrived += n;
     while (r->status == MU_OK) {
         struct wire_fault fault = {0};
@@ -74,42 +70,22 @@ static void end(struct receiver *r)
     desk_close(&r->desk);
 }
 
-static void mend_all(uint8_t *p, size_t n)
-{
-    while (n >= WIRE_HEADER_BYTES) {
-        const size_t len = WIRE_HEADER_BYTES + (size_t)get_u32(p + 8);
-
-        wire_check_mend_frame(p, MIN(len, n));
-        p += MIN(len, n);
-        n -= MIN(len, n);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct receiver whole = {0}, cut = {0};
-    struct prng p;
 
     if (n == 0) {
         return 0;
     }
     const uint8_t options = *data++;
-    uint8_t *stream = malloc(--n);
+    uint8_t *stream = wire_check_copy(data, --n);
 
-    mu_assert(stream != NULL || n == 0);
-    memcpy(stream, data, n);
     if ((options & 1) != 0) {
-        mend_all(stream, n);
+        wire_check_mend_stream(stream, n);
     }
     whole.frame_max = cut.frame_max = (options & 2) != 0 ? 64 : 0;
     receive(&whole, stream, n);
-    prng_init(&p, options);
-    for (size_t at = 0; at < n;) {
-        const size_t part = (size_t)prng_between(&p, 1, prng_chance(&p, 500000) ? 3 : 200);
-
-        receive(&cut, stream + at, MIN(part, n - at));
-        at += MIN(part, n - at);
-    }
+    wire_check_cut(stream, n, options, receive, &cut);
     mu_assert(whole.status == cut.status && whole.frames_n == cut.frames_n);
     mu_assert(whole.seen == cut.seen);
     end(&whole);

@@ -5,7 +5,6 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
 #include "run/reader.h"
-#include "wire/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,29 +90,16 @@ static struct seen read_in_pieces(const uint8_t *p, size_t n, uint64_t seed)
     return seen;
 }
 
-static void mend_all(uint8_t *p, size_t n)
-{
-    while (n >= WIRE_HEADER_BYTES) {
-        size_t len = MIN(n, WIRE_HEADER_BYTES + (size_t)get_u32(p + 8));
-
-        wire_check_mend_frame(p, len);
-        p += len;
-        n -= len;
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n == 0) {
         return 0;
     }
     const uint8_t options = *data++;
-    uint8_t *stream = malloc(n);
+    uint8_t *stream = wire_check_copy(data, --n);
 
-    mu_assert(stream != NULL);
-    memcpy(stream, data, --n);
     if ((options & 1) != 0) {
-        mend_all(stream, n);
+        wire_check_mend_stream(stream, n);
     }
     struct seen want = expect(stream, n);
     struct seen got = read_in_pieces(stream, n, options);

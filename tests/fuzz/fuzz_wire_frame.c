@@ -4,7 +4,6 @@
 #include "fuzz/wire_check.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -12,14 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     const uint8_t options = *data++;
-    uint8_t *frame = malloc(--n);
+    uint8_t *frame = wire_check_copy(data, --n);
     struct wire_scratch scratch = wire_check_scratch(options >> 1);
     struct wire_fault fault = {0};
     struct wire_header h;
     union wire_any msg;
 
-    mu_assert(frame != NULL || n == 0);
-    memcpy(frame, data, n);
     if ((options & 1) != 0) {
         wire_check_mend_frame(frame, n);
     }

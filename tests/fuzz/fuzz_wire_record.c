@@ -3,7 +3,6 @@
 #include "fuzz/wire_check.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
@@ -11,14 +10,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     const uint8_t options = *data++;
-    uint8_t *record = malloc(--n);
+    uint8_t *record = wire_check_copy(data, --n);
     struct wire_scratch scratch = wire_check_scratch(options >> 1);
     struct wire_fault fault = {0};
     union wire_any msg;
     unsigned type = 0;
 
-    mu_assert(record != NULL || n == 0);
-    memcpy(record, data, n);
     if ((options & 1) != 0) {
         wire_check_mend_record(record, n);
     }

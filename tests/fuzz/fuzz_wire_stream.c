@@ -4,7 +4,6 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
-#include "wire/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +78,10 @@ static size_t take(struct receiver *r, const uint8_t *p, size_t n)
 }
 
 /* A refusal ends the connection. */
-static void receive(struct receiver *r, const uint8_t *p, size_t n)
+static void receive(void *arg, const uint8_t *p, size_t n)
 {
+    struct receiver *r = arg;
+
     while (n > 0 && r->status == MU_OK) {
         size_t part = take(r, p, n);
 
@@ -89,41 +90,21 @@ static void receive(struct receiver *r, const uint8_t *p, size_t n)
     }
 }
 
-static void mend_all(uint8_t *p, size_t n)
-{
-    while (n >= WIRE_HEADER_BYTES) {
-        size_t len = WIRE_HEADER_BYTES + (size_t)get_u32(p + 8);
-
-        wire_check_mend_frame(p, MIN(len, n));
-        p += MIN(len, n);
-        n -= MIN(len, n);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct receiver whole = {0}, cut = {0};
-    struct prng p;
 
     if (n == 0) {
         return 0;
     }
     const uint8_t options = *data++;
-    uint8_t *stream = malloc(--n);
+    uint8_t *stream = wire_check_copy(data, --n);
 
-    mu_assert(stream != NULL || n == 0);
-    memcpy(stream, data, n);
     if ((options & 1) != 0) {
-        mend_all(stream, n);
+        wire_check_mend_stream(stream, n);
     }
     receive(&whole, stream, n);
-    prng_init(&p, options);
-    for (size_t at = 0; at < n;) {
-        size_t part = (size_t)prng_between(&p, 1, prng_chance(&p, 500000) ? 3 : 200);
-
-        receive(&cut, stream + at, MIN(part, n - at));
-        at += MIN(part, n - at);
-    }
+    wire_check_cut(stream, n, options, receive, &cut);
     mu_assert(whole.status == cut.status && whole.frames_n == cut.frames_n);
     mu_assert(whole.seen == cut.seen);
     free(whole.frame);

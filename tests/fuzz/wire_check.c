@@ -28,6 +28,15 @@ void wire_check_refused(int status, const struct wire_fault *fault,
     mu_assert(scratch->used == 0);
 }
 
+uint8_t *wire_check_copy(const uint8_t *bytes, size_t n)
+{
+    uint8_t *copy = malloc(n);
+
+    mu_assert(copy != NULL || n == 0);
+    memcpy(copy, bytes, n);
+    return copy;
+}
+
 void wire_check_mend_frame(uint8_t *frame, size_t n)
 {
     if (n < WIRE_HEADER_BYTES) {
@@ -49,6 +58,33 @@ void wire_check_mend_record(uint8_t *record, size_t n)
     put_u32(record + 4, (uint32_t)(n - WIRE_RECORD_HEADER_BYTES));
     put_u32(record + 8, 0);
     put_u32(record + 8, crc32c(0, record, n));
+}
+
+void wire_check_mend_stream(uint8_t *stream, size_t n)
+{
+    while (n >= WIRE_HEADER_BYTES) {
+        const size_t len = MIN(WIRE_HEADER_BYTES + (size_t)get_u32(stream + 8), n);
+
+        wire_check_mend_frame(stream, len);
+        stream += len;
+        n -= len;
+    }
+}
+
+void wire_check_cut(const uint8_t *stream, size_t n, uint64_t seed,
+                    void (*receive)(void *arg, const uint8_t *piece, size_t n), void *arg)
+{
+    struct prng p;
+
+    prng_init(&p, seed);
+    while (n > 0) {
+        size_t part = (size_t)prng_between(&p, 1, prng_chance(&p, 500000) ? 3 : 200);
+
+        part = MIN(part, n);
+        receive(arg, stream, part);
+        stream += part;
+        n -= part;
+    }
 }
 
 static void check_print(unsigned type, const union wire_any *msg, uint64_t generation)
