@@ -189,6 +189,7 @@ static void on_timer(uv_timer_t *timer)
     }
     node_link_tick(n, now_ms);
     node_slots_tick(n, now_ms);
+    node_exits_tick(n, now_ms);
     node_sync_tick(n, now_ms);
     node_event(n, &e);
 }
@@ -201,7 +202,8 @@ void node_rearm(struct node *n)
     if (n->over || n->busy) {
         return;
     }
-    at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_sync_deadline(n)));
+    at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
+    at_ms = MIN(at_ms, node_sync_deadline(n));
     at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
     if (n->queue_n > 0) {
         at_ms = now_ms;
@@ -269,7 +271,7 @@ static int open_parts(struct node *n, char *error)
     }
     net_random(&seed, sizeof(seed));
     prng_init(&n->prng, seed);
-    rc = keeper_open(&n->loop, "/proc/self/exe", &node_slot_keeper_handler, n, &n->keeper);
+    rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);
     if (rc == MU_OK) {
         rc = node_signals_open(n);
     }
@@ -372,7 +374,7 @@ static struct node *make(const struct node_config *config, char *error)
     uv_timer_init(&n->loop, &n->timer);
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        n->slots[i].stop_ms = NODE_NEVER;
+        n->slots[i].stop_ms = n->slots[i].exit.due_ms = NODE_NEVER;
         n->slots[i].rank = NODE_ALONE;
     }
     return n;

@@ -28,7 +28,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     node_link_welcome(n);
     n->refused_n = 0;
     n->life.run = m->run;
-    node_slot_will(n, m);
+    node_keeper_will(n, m);
     n->life.lease_ms = m->lease_ms;
     n->life.orphan_ms = m->orphan_ms;
     n->life.mode = m->mode;

@@ -17,6 +17,7 @@ static void detached(void *data, uint32_t slot)
     struct agent_event e = {.kind = AGENT_ON_DETACHED, .slot = slot};
 
     node_event(n, &e);
+    node_exit_detached(n, slot);
 }
 
 static void frame(void *data, uint32_t slot, const struct wire_header *h, const union wire_any *msg)

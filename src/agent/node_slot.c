@@ -1,4 +1,4 @@
-/* The processes of the slots: started, told, stopped, and how they ended. */
+/* The processes of the slots: started, told and stopped. */
 #include "agent/environ.h"
 #include "agent/node_state.h"
 #include "agent/node_tmp.h"
@@ -27,15 +27,10 @@ static void set_generation(struct node_slot *s, const struct generation *g)
     }
 }
 
-/* "generation 7: rank 0 of 2", "warming up" */
-struct who {
-    char text[96];
-};
-
-static struct who who(const struct node *n, uint32_t slot)
+struct node_who node_slot_who(const struct node *n, uint32_t slot)
 {
     const struct node_slot *s = &n->slots[slot];
-    struct who w;
+    struct node_who w;
 
     if (s->rank == NODE_ALONE && s->generation != 0 && !role_trains(n->config->role)) {
         snprintf(w.text, sizeof(w.text), "generation %llu: %s", (unsigned long long)s->generation,
@@ -134,7 +129,7 @@ void node_slot_start(struct node *n, const struct agent_effect *e)
     set_generation(s, e->u.generation);
     rc = launch(n, e);
     if (rc != MU_OK) {
-        log_error(NODE_AREA, "%s: could not start '%s': %s", who(n, e->slot).text,
+        log_error(NODE_AREA, "%s: could not start '%s': %s", node_slot_who(n, e->slot).text,
                   n->config->argv[0], mu_strerror(rc));
         s->cookie = 0;
         node_queue(n, AGENT_ON_EXIT, e->slot, CANNOT_START, NULL);
@@ -173,7 +168,7 @@ void node_slot_generation(struct node *n, uint32_t slot, const struct generation
     set_generation(s, g);
     output_set_rank(n->output, slot, s->rank != NODE_ALONE ? s->rank : OUTPUT_NO_RANK);
     if (s->rank != NODE_ALONE) {
-        log_info(NODE_AREA, "%s (node %s, slot %u), pid %d goes on", who(n, slot).text,
+        log_info(NODE_AREA, "%s (node %s, slot %u), pid %d goes on", node_slot_who(n, slot).text,
                  n->life.node, slot, s->pid);
     }
 }
@@ -232,105 +227,6 @@ void node_slots_tick(struct node *n, uint64_t now_ms)
         }
     }
 }
-
-/* ---- ends ---- */
-
-static void say_exit(const struct node *n, uint32_t slot, uint32_t code, const char *why)
-{
-    const struct node_slot *s = &n->slots[slot];
-    struct who w = who(n, slot);
-
-    if (why[0] != '\0') {
-        log_error(NODE_AREA, "%s (slot %u): %s", w.text, slot, why);
-    } else if (code == 0) {
-        log_info(NODE_AREA, "%s (slot %u), pid %d: done, exit code 0", w.text, slot, s->pid);
-    } else if (s->stopping) {
-        log_info(NODE_AREA, "%s (slot %u), pid %d: stopped", w.text, slot, s->pid);
-    } else if (code > 128) {
-        log_warn(NODE_AREA, "%s (slot %u), pid %d: killed by signal %u (%s)", w.text, slot, s->pid,
-                 code - 128, strsignal((int)code - 128));
-    } else {
-        log_warn(NODE_AREA, "%s (slot %u), pid %d: failed, exit code %u", w.text, slot, s->pid,
-                 code);
-    }
-}
-
-/* What is left of the process when it is gone: nothing but the event. */
-static void forget(struct node *n, uint32_t slot)
-{
-    n->slots[slot].cookie = 0;
-    n->slots[slot].stop_ms = NODE_NEVER;
-    local_forget(n->local, slot);
-    node_sync_drop(n, slot);
-}
-
-static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
-{
-    struct node *n = data;
-    struct node_slot *s = &n->slots[slot];
-
-    if (cookie == s->cookie) {
-        s->pid = pid;
-        log_info(NODE_AREA, "%s (node %s, slot %u), pid %d", who(n, slot).text, n->life.node, slot,
-                 pid);
-    }
-}
-
-static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code, const char *why)
-{
-    struct node *n = data;
-    struct agent_event e = {.kind = AGENT_ON_EXIT, .slot = slot, .code = code};
-
-    if (slot >= n->config->slots || cookie != n->slots[slot].cookie || n->over) {
-        return;
-    }
-    say_exit(n, slot, code, why);
-    forget(n, slot);
-    node_event(n, &e);
-}
-
-/* An orchestrator inside of us is gone with us. */
-void node_slot_will(struct node *n, const struct msg_welcome *m)
-{
-    struct keeper_will will = {.bye = {.node = m->node,
-                                       .store = m->store,
-                                       .incarnation = n->agent.config.hello.incarnation},
-                               .endpoints = n->config->endpoints,
-                               .token = n->config->token};
-
-    if (!n->config->standalone && n->keeper != NULL) {
-        keeper_set_will(n->keeper, &will);
-    }
-}
-
-static void on_lost(void *data)
-{
-    struct node *n = data;
-    int rc;
-
-    if (n->over) {
-        return;
-    }
-    log_error(NODE_AREA, "the keeper was killed, and the workers with it; starting another");
-    keeper_close(n->keeper);
-    n->keeper = NULL;
-    rc = keeper_open(&n->loop, "/proc/self/exe", &node_slot_keeper_handler, n, &n->keeper);
-    if (rc != MU_OK) {
-        log_error(NODE_AREA, "could not start another keeper: %s", mu_strerror(rc));
-        node_end(n, 1);
-        return;
-    }
-    node_slot_will(n, &(struct msg_welcome){.node = n->agent.node, .store = n->agent.store});
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].cookie != 0) {
-            forget(n, i);
-            node_queue(n, AGENT_ON_EXIT, i, 128 + SIGKILL, NULL);
-        }
-    }
-}
-
-const struct keeper_handler node_slot_keeper_handler = {
-    .started = on_started, .exited = on_exited, .lost = on_lost};
 
 /* ---- opening ---- */
 

@@ -3,6 +3,7 @@
  *   node.c         the loop, events in, effects out, the end
  *   node_link.c    the connection to the orchestrator
  *   node_slot.c    the processes of the slots
+ *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
  *   node_addr.c    where other nodes reach the workers
  *   node_frame.c   what the orchestrator says
@@ -40,6 +41,13 @@ struct node_sync {
     uint8_t data[];
 };
 
+/* A process that is gone. */
+struct node_exit {
+    uint64_t due_ms; /* until then what it said is still being read; NODE_NEVER: it is not */
+    uint32_t code;
+    char why[TEXT_MAX_LEN];
+};
+
 struct node_slot {
     uint64_t cookie; /* of the process that runs; 0: none does */
     int pid;
@@ -49,6 +57,7 @@ struct node_slot {
     uint32_t world;
     bool stopping;
     bool told_ended;
+    struct node_exit exit;
     uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
     char addr[ADDR_MAX_LEN];
     uint32_t port;
@@ -158,8 +167,12 @@ void node_frame(struct node *n, const struct wire_header *h, const union wire_an
 
 /* ---- node_slot.c ---- */
 
-extern const struct keeper_handler node_slot_keeper_handler;
+/* "generation 7: rank 0 of 2", "warming up" */
+struct node_who {
+    char text[96];
+};
 
+struct node_who node_slot_who(const struct node *n, uint32_t slot);
 void node_slot_start(struct node *n, const struct agent_effect *e);
 void node_slot_stop(struct node *n, uint32_t slot);
 /* The process goes on as another worker. */
@@ -167,11 +180,20 @@ void node_slot_life(struct node *n, uint32_t slot, wid worker);
 void node_slot_generation(struct node *n, uint32_t slot, const struct generation *g);
 void node_slot_say_life(struct node *n, uint32_t slot);
 void node_slot_kill_all(struct node *n, uint32_t grace_ms);
-/* From here on the keeper says goodbye in our place if we are killed. */
-void node_slot_will(struct node *n, const struct msg_welcome *m);
 uint64_t node_slots_deadline(const struct node *n);
 void node_slots_tick(struct node *n, uint64_t now_ms);
 int node_slots_open(struct node *n, char *error);
+
+/* ---- node_keeper.c ---- */
+
+extern const struct keeper_handler node_keeper_handler;
+
+/* From here on the keeper says goodbye in our place if we are killed. */
+void node_keeper_will(struct node *n, const struct msg_welcome *m);
+/* Nothing more is to be read from the process of the slot. */
+void node_exit_detached(struct node *n, uint32_t slot);
+uint64_t node_exits_deadline(const struct node *n);
+void node_exits_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_local.c ---- */
 

@@ -1,11 +1,15 @@
 /* Agents with workers that use libmuster: this program is the worker too. */
 #include "net/client.h"
+#include "net/hub.h"
+#include "run/run.h"
 #include "unit/node_kit.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -134,6 +138,33 @@ static int be_waiter(bool all)
     return leave(run);
 }
 
+/* Its last words are more than is read at once, and it does not wait for anybody to hear them. */
+static int be_hasty(void)
+{
+    mu_run *run = join();
+    struct msg_beat beat = {run->life.worker};
+    size_t sent_n = 0;
+    int room = 1 << 20;
+
+    setsockopt(run->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    until("go");
+    pthread_mutex_lock(&run->lock);
+    while (run->out_n < 2 * HUB_RAW_BYTES) {
+        control_say(run, WIRE_BEAT, &beat);
+    }
+    told_finished(run);
+    while (sent_n < run->out_n) {
+        ssize_t n = send(run->fd, run->out + sent_n, run->out_n - sent_n, MSG_NOSIGNAL);
+
+        if (n <= 0) {
+            say("errors", "sent %zu of %zu bytes\n", sent_n, run->out_n);
+            _exit(9);
+        }
+        sent_n += (size_t)n;
+    }
+    _exit(0);
+}
+
 static int worker_main(const char *what)
 {
     if (strcmp(what, "pair") == 0) {
@@ -144,6 +175,9 @@ static int worker_main(const char *what)
     }
     if (strcmp(what, "orphan") == 0) {
         return be_orphan();
+    }
+    if (strcmp(what, "hasty") == 0) {
+        return be_hasty();
     }
     return be_waiter(strcmp(what, "waiter") == 0);
 }
@@ -284,6 +318,29 @@ static void the_end_is_told_and_a_worker_may_go_by_itself(void **state)
     assert_string_equal(kit_read(k, "signals"), "");
 }
 
+static void the_last_words_of_a_process_count_although_its_end_is_known(void **state)
+{
+    struct kit *k = *state;
+    struct node_config config;
+    int status, pid;
+    pid_t a;
+
+    kit_serve(k);
+    config = kit_config(k, "a", worker("hasty"));
+    config.mode = MODE_INPROCESS;
+    a = kit_run(k, &config);
+    kit_await_lines(k, "pids", 1);
+    kit_await_text(k, "serve.err", "is active");
+    assert_int_equal(sscanf(kit_read(k, "pids"), "a %d", &pid), 1);
+    kill(a, SIGSTOP); /* It finds both the words and the end when it looks again. */
+    assert_int_equal(waitpid(a, &status, WUNTRACED), a);
+    kit_touch(k, "go");
+    kit_await_gone(pid);
+    kill(a, SIGCONT);
+    ends_well(k, a);
+    assert_non_null(strstr(kit_read(k, "serve.err"), "a worker has finished"));
+}
+
 /* The last one that holds the state stays as long as it may. */
 static void a_drain_ends_after_the_grace(void **state)
 {
@@ -311,6 +368,7 @@ int main(int argc, char **argv)
         TEST(a_newcomer_restarts_nobody),
         TEST(a_value_outlives_its_orchestrator),
         TEST(the_end_is_told_and_a_worker_may_go_by_itself),
+        TEST(the_last_words_of_a_process_count_although_its_end_is_known),
         TEST(a_drain_ends_after_the_grace),
     };
 

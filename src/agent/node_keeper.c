@@ -1,0 +1,155 @@
+/* What the keeper says: a process runs, has ended, or the keeper itself is lost. */
+#include "agent/node_state.h"
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LAST_WORDS_MS                                                          \
+    1000 /* a process that is gone has said everything: it only has to be read \
+          */
+
+static void say_exit(const struct node *n, uint32_t slot, uint32_t code, const char *why)
+{
+    const struct node_slot *s = &n->slots[slot];
+    struct node_who w = node_slot_who(n, slot);
+
+    if (why[0] != '\0') {
+        log_error(NODE_AREA, "%s (slot %u): %s", w.text, slot, why);
+    } else if (code == 0) {
+        log_info(NODE_AREA, "%s (slot %u), pid %d: done, exit code 0", w.text, slot, s->pid);
+    } else if (s->stopping) {
+        log_info(NODE_AREA, "%s (slot %u), pid %d: stopped", w.text, slot, s->pid);
+    } else if (code > 128) {
+        log_warn(NODE_AREA, "%s (slot %u), pid %d: killed by signal %u (%s)", w.text, slot, s->pid,
+                 code - 128, strsignal((int)code - 128));
+    } else {
+        log_warn(NODE_AREA, "%s (slot %u), pid %d: failed, exit code %u", w.text, slot, s->pid,
+                 code);
+    }
+}
+
+/* What is left of the process when it is gone: nothing but the event. */
+static void forget(struct node *n, uint32_t slot)
+{
+    n->slots[slot].cookie = 0;
+    n->slots[slot].stop_ms = NODE_NEVER;
+    n->slots[slot].exit.due_ms = NODE_NEVER;
+    local_forget(n->local, slot);
+    node_sync_drop(n, slot);
+}
+
+static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
+{
+    struct node *n = data;
+    struct node_slot *s = &n->slots[slot];
+
+    if (cookie == s->cookie) {
+        s->pid = pid;
+        log_info(NODE_AREA, "%s (node %s, slot %u), pid %d", node_slot_who(n, slot).text,
+                 n->life.node, slot, pid);
+    }
+}
+
+static void take_exit(struct node *n, uint32_t slot)
+{
+    const struct node_exit *x = &n->slots[slot].exit;
+    struct agent_event e = {.kind = AGENT_ON_EXIT, .slot = slot, .code = x->code};
+
+    say_exit(n, slot, x->code, x->why);
+    forget(n, slot);
+    node_event(n, &e);
+}
+
+/* That it has finished may be among its last words, so those come first. */
+static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code, const char *why)
+{
+    struct node *n = data;
+    struct node_exit *x;
+
+    if (slot >= n->config->slots || cookie != n->slots[slot].cookie || n->over) {
+        return;
+    }
+    x = &n->slots[slot].exit;
+    x->code = code;
+    snprintf(x->why, sizeof(x->why), "%s", why);
+    if (local_is_attached(n->local, slot)) {
+        x->due_ms = net_now_ms() + LAST_WORDS_MS;
+        node_rearm(n);
+    } else {
+        take_exit(n, slot);
+    }
+}
+
+void node_exit_detached(struct node *n, uint32_t slot)
+{
+    if (n->slots[slot].exit.due_ms != NODE_NEVER && !n->over) {
+        take_exit(n, slot);
+    }
+}
+
+uint64_t node_exits_deadline(const struct node *n)
+{
+    uint64_t at_ms = NODE_NEVER;
+
+    for (uint32_t i = 0; i < n->config->slots; i++) {
+        at_ms = MIN(at_ms, n->slots[i].exit.due_ms);
+    }
+    return at_ms;
+}
+
+void node_exits_tick(struct node *n, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < n->config->slots; i++) {
+        if (n->slots[i].exit.due_ms <= now_ms && !n->over) {
+            take_exit(n, i);
+        }
+    }
+}
+
+/* An orchestrator inside of us is gone with us. */
+void node_keeper_will(struct node *n, const struct msg_welcome *m)
+{
+    struct keeper_will will = {.bye = {.node = m->node,
+                                       .store = m->store,
+                                       .incarnation = n->agent.config.hello.incarnation},
+                               .endpoints = n->config->endpoints,
+                               .token = n->config->token};
+
+    if (!n->config->standalone && n->keeper != NULL) {
+        keeper_set_will(n->keeper, &will);
+    }
+}
+
+static void on_lost(void *data)
+{
+    struct node *n = data;
+    int rc;
+
+    if (n->over) {
+        return;
+    }
+    log_error(NODE_AREA, "the keeper was killed, and the workers with it; starting another");
+    keeper_close(n->keeper);
+    n->keeper = NULL;
+    rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);
+    if (rc != MU_OK) {
+        log_error(NODE_AREA, "could not start another keeper: %s", mu_strerror(rc));
+        node_end(n, 1);
+        return;
+    }
+    node_keeper_will(n, &(struct msg_welcome){.node = n->agent.node, .store = n->agent.store});
+    for (uint32_t i = 0; i < n->config->slots; i++) {
+        const struct node_exit *x = &n->slots[i].exit;
+        uint32_t code = x->due_ms != NODE_NEVER ? x->code : 128 + SIGKILL;
+
+        if (n->slots[i].cookie != 0) {
+            forget(n, i);
+            node_queue(n, AGENT_ON_EXIT, i, code, NULL);
+        }
+    }
+}
+
+const struct keeper_handler node_keeper_handler = {
+    .started = on_started, .exited = on_exited, .lost = on_lost};
