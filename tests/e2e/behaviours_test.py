@@ -49,8 +49,7 @@ def test_one_registration_is_a_world_of_one():
         job = world.orchestrator(*SERVE).job(nnodes='1')
         node = job.node('a')
         check_world(job.settled('a'))
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 def test_with_min_as_max_nobody_starts_before_all_are_there_and_then_all_do():
@@ -63,8 +62,7 @@ def test_with_min_as_max_nobody_starts_before_all_are_there_and_then_all_do():
         reports = job.settled('a', 'b', 'c')
         check_world(reports)
         assert reports[0]['generation'] == 1 and len(job.reports()) == 3, reports
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 # ---- 2: a third arrives ----
@@ -82,8 +80,7 @@ def test_a_third_waits_until_it_is_taken_in_and_then_all_are_in_one_generation()
         check_world(reports)
         assert reports[0]['generation'] == first[0]['generation'] + 1 and job.waiting() == []
         assert job.status()['mode'] == 'restart'
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_one_more_than_max_waits_as_a_spare_and_takes_the_place_of_one_that_is_lost():
@@ -97,8 +94,7 @@ def test_one_more_than_max_waits_as_a_spare_and_takes_the_place_of_one_that_is_l
         reports = job.settled('b', 'c', after=before[0]['generation'])
         check_world(reports)
         assert [r['node'] for r in reports] == ['b', 'c']
-        job.finish()
-        assert (b.wait(), c.wait()) == (0, 0)
+        job.ends_well(b, c)
 
 
 # ---- 6: growth and shrink ----
@@ -119,8 +115,7 @@ def test_growth_and_shrink_give_scripts_a_valid_tf_config_and_all_exit_0():
             check_world(reports)
             assert [r['node'] for r in reports] == there, (change, reports)
             generation = reports[0]['generation']
-        job.finish()
-        assert [node.wait() for node in nodes.values()] == [0, 0]
+        job.ends_well(*nodes.values())
         assert job.status()['state'] == 'done'
 
 
@@ -143,8 +138,7 @@ def test_a_sum_of_ones_is_the_number_of_workers_from_two_to_three_to_two():
             reports = job.settled(*nodes, after=generation)
             generation = reports[0]['generation']
             assert len(reports) == size and sums(job, generation) == [size] * size, reports
-        job.finish()
-        assert [node.wait() for node in nodes.values()] == [0, 0]
+        job.ends_well(*nodes.values())
 
 
 # ---- 3, 4, 5: values by tag, barriers, the end; in workers that know muster ----
@@ -164,6 +158,11 @@ class Stage:
                                              E2E_PUPPETS=self.puppets.path)
             self.nodes[name].wait_log('in job ')
 
+    def workers(self, *names):
+        """Of these nodes, which it starts; by rank."""
+        self.start(*names)
+        return self.puppets.ordered(*names)
+
     def leave(self, found):
         """The workers end as finished ones do, and with them the job."""
         for one in found:
@@ -177,8 +176,7 @@ class Stage:
 def everyone_gets_everyones_value(mode):
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, mode, nnodes='2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         addresses = found[0].world()['addresses']
         for turn in range(3):  # The same tag again and again.
             for one in found:
@@ -200,8 +198,7 @@ def test_everyone_gets_everyones_value_by_tag_in_auto_mode():
 def test_whoever_is_late_is_named_by_a_time_out_and_nothing_is_left_of_it():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         for order in ('sync tag 300 old', 'barrier gate 300'):
             answer = found[0].ask(order)
             assert answer.startswith(f'error {STATUSES["timedout"]} '), answer
@@ -216,8 +213,7 @@ def test_whoever_is_late_is_named_by_a_time_out_and_nothing_is_left_of_it():
 def barrier_opens_when_all_have_come(mode):
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, mode, nnodes='3')
-        stage.start('a', 'b', 'c')
-        found = puppets.ordered('a', 'b', 'c')
+        found = stage.workers('a', 'b', 'c')
         for one in found[:2]:
             one.tell(f'barrier gate {LONG_MS}')
         # Somebody who does not come keeps it shut: the third is through its own first.
@@ -240,8 +236,7 @@ def test_a_barrier_opens_when_all_have_come_in_auto_mode():
 def calls_after_shutdown_say_so(mode):
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, mode, nnodes='2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         found[0].tell(f'barrier gate {LONG_MS}')
         found[1].tell(f'wait {found[1].world()["generation"]} {LONG_MS}')
         stage.orchestrator.say('shutdown', stage.job.name)
@@ -267,8 +262,7 @@ def test_after_shutdown_every_call_says_so_in_auto_mode():
 def test_a_worker_that_has_left_exits_in_its_own_time():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         for one in found:
             one.do('leave')
         kit.wait_until(lambda: stage.job.status()['state'] == 'done', 'the job had ended')
@@ -283,8 +277,7 @@ def test_a_worker_that_has_left_exits_in_its_own_time():
 def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_restarted():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'auto', nnodes='2:3')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         assert {one.rank for one in found} == {'0', '1'}  # They waited for the generation …
         generation = found[0].world()['generation']
         kit.wait_until(lambda: stage.job.status()['mode'] == 'inprocess', 'the mode was decided')
@@ -302,8 +295,7 @@ def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_resta
 def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='2:3')
-        stage.start('a', 'b', 'c')
-        found = puppets.ordered('a', 'b', 'c')
+        found = stage.workers('a', 'b', 'c')
         generation = found[0].world()['generation']
         lost = next(one for one in found if one.node == 'b')
         os.kill(lost.pid, signal.SIGKILL)
@@ -320,8 +312,7 @@ def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back
 def test_a_worker_of_an_in_process_job_that_stands_still_is_left_out_until_it_goes_on():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         stays, stands = sorted(found, key=lambda one: one.node)
         os.kill(stands.pid, signal.SIGSTOP)
         kit.wait_until(lambda: stays.world()['size'] == 1, 'one was left out')
@@ -334,8 +325,7 @@ def test_a_worker_of_an_in_process_job_that_stands_still_is_left_out_until_it_go
 def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_on():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='1:3')
-        stage.start('a', 'b', 'c')
-        found = puppets.ordered('a', 'b', 'c')
+        found = stage.workers('a', 'b', 'c')
         generation = found[0].world()['generation']
         assert stage.nodes.pop('b').terminate() == 0
         left = puppets.ordered('a', 'c', generation=generation)
@@ -350,8 +340,7 @@ def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_o
 def test_a_worker_of_an_in_process_job_that_fails_too_often_is_given_up():
     with kit.World() as world, Puppets(world) as puppets:
         stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
-        stage.start('a', 'b')
-        found = puppets.ordered('a', 'b')
+        found = stage.workers('a', 'b')
         generation = found[0].world()['generation']
         stays = next(one for one in found if one.node == 'a')
         next(one for one in found if one.node == 'b').tell('exit 6')

@@ -101,8 +101,7 @@ def test_nobody_is_evicted_after_the_orchestrator_stood_still_for_several_leases
             orchestrator.cont()
             undisturbed(job, before)
         notices_losses_still(job, nodes[0], ('b', 'c'), before)
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_whoever_died_while_the_orchestrator_stood_still_is_dropped_and_nobody_else():
@@ -117,8 +116,7 @@ def test_whoever_died_while_the_orchestrator_stood_still_is_dropped_and_nobody_e
         orchestrator.cont()
         after = job.settled('a', 'c', after=generation_of(before))
         assert generation_of(after) == generation_of(before) + 1
-        job.finish()
-        assert (a.wait(), c.wait()) == (0, 0)
+        job.ends_well(a, c)
 
 
 def all_sleep(first_awake):
@@ -136,8 +134,7 @@ def all_sleep(first_awake):
             one.cont()
             time.sleep(0.3 * LEASE_S)
         undisturbed(job, before)
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
 
 
 def test_a_machine_that_slept_goes_on_where_it_was_orchestrator_first():
@@ -160,8 +157,7 @@ def test_a_jump_of_the_orchestrators_clocks_evicts_nobody():
             set_s(hours * HOUR_S)
             undisturbed(job, before)
         notices_losses_still(job, nodes[0], ('b', 'c'), before)
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_a_jump_of_an_agents_clocks_changes_nothing():
@@ -177,8 +173,7 @@ def test_a_jump_of_an_agents_clocks_changes_nothing():
             set_s(hours * HOUR_S)
             undisturbed(job, before)
         notices_losses_still(job, b, ('a',), before)
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
 
 
 def test_wall_clocks_that_are_set_to_and_fro_change_nothing():
@@ -200,8 +195,7 @@ def test_wall_clocks_that_are_set_to_and_fro_change_nothing():
         orchestrator.restart()
         undisturbed(job, before)
         notices_losses_still(job, b, ('a',), before)
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
 
 
 if __name__ == '__main__':

@@ -120,8 +120,7 @@ def test_a_full_disk_refuses_what_is_new_and_recovers_when_there_is_room():
         orchestrator.say('drain', 'a')
         assert nodes[0].wait() == 0
         job.settled('b', 'c', after=generation_of(after))
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_what_a_full_disk_had_acknowledged_is_there_after_kill_9():
@@ -147,8 +146,7 @@ def test_what_a_full_disk_had_acknowledged_is_there_after_kill_9():
         orchestrator.restart()
         assert b.wait() == 0
         job.settled('a', 'c', after=generation_of(before))
-        job.finish()
-        assert (a.wait(), c.wait()) == (0, 0)
+        job.ends_well(a, c)
 
 
 def test_a_loss_while_the_disk_is_full_is_made_good_when_there_is_room():
@@ -168,8 +166,7 @@ def test_a_loss_while_the_disk_is_full_is_made_good_when_there_is_room():
         assert all(kit.lives(r['pid']) for r in before if r['node'] != 'b')
         make_room(disk)
         job.settled('a', 'c', 'd', after=generation_of(before))
-        job.finish()
-        assert [node.wait() for node in (a, c, d)] == [0, 0, 0]
+        job.ends_well(a, c, d)
 
 
 def test_a_disk_that_is_full_from_the_start_is_told_and_nothing_is_served():
@@ -183,8 +180,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_nothing_is_served():
         make_room(disk)
         one.start()
         node = one.job(nnodes='1').node('a')
-        node.job.finish()
-        assert node.wait() == 0
+        node.job.ends_well(node)
 
 
 # ---- slow ----
@@ -243,8 +239,7 @@ def test_with_syncs_of_more_than_a_lease_no_lease_lapses():
         assert generation_of(after) == generation_of(before) + 1
         assert orchestrator.events(job.name, 'lost') == [], orchestrator.log()
         set_ms(0)
-        job.finish()
-        assert [node.wait() for node in (a, b, c)] == [0, 0, 0]
+        job.ends_well(a, b, c)
 
 
 # ---- failing now and then ----

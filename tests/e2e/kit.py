@@ -419,6 +419,12 @@ class Job:
             file.write(str(code))
         os.rename(path + '.new', path)
 
+    def ends_well(self, *nodes):
+        """All scripts finish, and these agents exit with 0."""
+        self.finish()
+        codes = [node.wait() for node in nodes]
+        assert set(codes) == {0}, codes
+
 
 class Node(Process):
     def __init__(self, job, name, flags, script, args, where, env):

@@ -55,8 +55,7 @@ def test_a_script_that_fails_once_is_started_again_with_all_others_and_the_job_g
         after = job.settled('a', 'b', after=generation_of(before))
         assert names(after) == names(before)
         assert after[1]['env']['TORCHELASTIC_RESTART_COUNT'] == '1', after[1]['env']
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
 
 
 def test_a_node_that_fails_too_often_is_given_up_and_the_others_go_on():
@@ -68,8 +67,7 @@ def test_a_node_that_fails_too_often_is_given_up_and_the_others_go_on():
         assert b.wait() == 5
         after = job.settled('a')
         assert names(after) == ['a'] and not a.ended()
-        job.finish()
-        assert a.wait() == 0
+        job.ends_well(a)
 
 
 def test_when_min_cannot_be_reached_any_more_the_other_agents_exit_with_1_and_say_why():
@@ -96,8 +94,7 @@ def test_a_script_that_is_killed_is_started_again_whatever_the_budget():
             generation = generation_of(reports)
             os.kill(reports[0]['pid'], number)
         job.settled('a', after=generation)
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
         assert [r['env']['TORCHELASTIC_RESTART_COUNT'] for r in job.reports()] == ['0'] * 5
 
 
@@ -108,8 +105,7 @@ def test_a_script_that_exits_with_128_or_more_by_itself_is_retried():
         before = job.settled('a')
         job.finish(137, f'@{generation_of(before)}')
         job.settled('a', after=generation_of(before))
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 def test_a_script_that_cannot_be_started_is_given_up_with_a_clear_line():
@@ -177,8 +173,7 @@ def test_a_newcomer_of_a_job_that_is_ending_is_not_taken_in():
         kit.wait_until(lambda: job.status()['state'] == 'ending', 'the job was ending')
         c = job.node('c')
         c.wait_log('agent: ')
-        job.finish()
-        assert [n.wait() for n in (a, b, c)] == [0, 0, 0]
+        job.ends_well(a, b, c)
         ran = [r['node'] for r in job.reports() if r['run'] == 1]
         assert ran == ['a', 'b'], ran
 
@@ -210,8 +205,7 @@ def test_kill_9_of_a_worker_is_one_more_generation_with_the_same_nodes():
             assert names(after) == ['a', 'b', 'c'], names(after)
             before = after
         assert orchestrator.events(job.name, 'gone') == []
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_kill_9_of_one_of_two_workers_of_a_node_restarts_both_in_one_more_generation():
@@ -225,8 +219,7 @@ def test_kill_9_of_one_of_two_workers_of_a_node_restarts_both_in_one_more_genera
         assert generation_of(after) == generation_of(before) + 1
         assert [(r['node'], r['slot']) for r in after] == [('a', 0), ('a', 1), ('b', 0), ('b', 1)]
         assert not {r['pid'] for r in before} & {r['pid'] for r in after}
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
 
 
 def test_kill_9_of_an_agent_restarts_the_survivors_with_the_right_world():
@@ -239,8 +232,7 @@ def test_kill_9_of_an_agent_restarts_the_survivors_with_the_right_world():
         assert names(after) == ['a', 'c'] and generation_of(after) == generation_of(before) + 1
         assert [r['env']['WORLD_SIZE'] for r in after] == ['2', '2']
         assert not any(kit.lives(r['pid']) for r in before)
-        job.finish()
-        assert (a.wait(), c.wait()) == (0, 0)
+        job.ends_well(a, c)
 
 
 def stubborn_pids(job, name):
@@ -285,8 +277,7 @@ def test_kill_9_of_a_keeper_kills_its_workers_and_they_start_again_under_another
         kit.wait_until(lambda: not any(map(kit.lives, pids.values())), 'the old were gone')
         assert sorted(names(after)) == ['a', 'b']
         os.kill(bare, signal.SIGKILL)
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
 
 
 def test_an_agent_that_is_started_again_at_once_is_in_again():
@@ -298,8 +289,7 @@ def test_an_agent_that_is_started_again_at_once_is_in_again():
             b.kill9()
             b.start()
             generation = generation_of(job.settled('a', 'b', after=generation))
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
 
 
 def test_a_script_that_ignores_sigterm_is_killed_with_all_of_its_own_after_the_grace():
@@ -328,8 +318,7 @@ def test_a_node_that_stands_still_beyond_its_lease_is_dropped_and_comes_back_as_
         a.cont()
         after = job.settled('a', 'b', 'c', after=generation_of(without))
         assert names(after) == ['b', 'c', 'a'] and not kit.lives(old)
-        job.finish()
-        assert [n.wait() for n in (a, b, c)] == [0, 0, 0]
+        job.ends_well(a, b, c)
 
 
 def test_a_node_that_stands_still_for_less_than_its_lease_is_not_noticed():
@@ -340,8 +329,7 @@ def test_a_node_that_stands_still_for_less_than_its_lease_is_not_noticed():
         a.stop()
         time.sleep(1)
         a.cont()
-        job.finish()
-        assert (a.wait(), b.wait()) == (0, 0)
+        job.ends_well(a, b)
         assert job.reports() == before
 
 
@@ -361,8 +349,7 @@ def test_survivors_keep_their_order_and_newcomers_come_after():
             order.append(come)
             reports = job.settled(*order, after=generation_of(reports))
             assert names(reports) == order
-        job.finish()
-        assert {node.wait() for node in nodes.values()} == {0}
+        job.ends_well(*nodes.values())
 
 
 # ---- leaving ----
@@ -375,8 +362,7 @@ def leaves_by_signal(number):
         assert b.terminate(number) == 0
         assert not any(kit.lives(r['pid']) for r in before if r['node'] == 'b')
         assert names(job.settled('a', after=generation_of(before))) == ['a']
-        job.finish()
-        assert a.wait() == 0
+        job.ends_well(a)
 
 
 def test_sigterm_drains_a_node_and_the_others_go_on():
@@ -413,8 +399,7 @@ def test_all_nodes_can_be_drained_at_once():
         assert [node.wait() for node in nodes] == [0, 0, 0]
         newcomers = job.nodes('d', 'e')
         job.settled('d', 'e')
-        job.finish()
-        assert [node.wait() for node in newcomers] == [0, 0]
+        job.ends_well(*newcomers)
 
 
 def test_a_second_sigterm_stops_the_node_at_once():
@@ -440,8 +425,7 @@ def test_muster_drain_lets_a_node_leave():
         assert names(job.settled('a', 'c', after=generation_of(before))) == ['a', 'c']
         code, _, err = orchestrator.ask('drain', 'b')
         assert code == 5 and "'b'" in err, (code, err)
-        job.finish()
-        assert (a.wait(), c.wait()) == (0, 0)
+        job.ends_well(a, c)
 
 
 def test_muster_shutdown_ends_the_job_and_its_agents():
@@ -484,8 +468,7 @@ def test_an_endpoint_that_is_dead_is_passed_over():
         dead = f'127.0.0.1:{kit.free_port()}'
         node = job.node('a', where=f'{dead},{orchestrator.where}')
         job.settled('a')
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 def test_an_agent_may_be_there_before_its_orchestrator():
@@ -497,8 +480,7 @@ def test_an_agent_may_be_there_before_its_orchestrator():
         node.wait_log('no orchestrator at')
         orchestrator.start()
         job.settled('a')
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 def test_a_name_that_is_taken_and_another_size_are_refused_clearly():
@@ -531,8 +513,7 @@ def test_standalone_needs_no_orchestrator():
         assert [r['env']['LOCAL_RANK'] for r in reports] == ['0', '1']
         assert {r['env']['WORLD_SIZE'] for r in reports} == {'2'}
         assert {r['env']['OMP_NUM_THREADS'] for r in reports} == {'1'}
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
         assert [name for name in os.listdir(os.path.join(world.dir, 'tmp'))] == []
         assert 'agent: ' in node.log() and 'orchestrator: ' not in node.log()
 
@@ -568,8 +549,7 @@ def spoken(world, *flags, nproc=2):
     """Two workers speak and are done: (stdout, stderr, files by their path)."""
     job = world.job(f'j{len(os.listdir(world.dir))}', nproc=nproc, nnodes='1')
     node = job.node('a', '--standalone', *flags, script='speak.py')
-    job.finish()
-    assert node.wait() == 0
+    job.ends_well(node)
     found = {}
     for folder, _, files in os.walk(os.path.join(world.dir, 'logs')):
         for name in files:
@@ -631,8 +611,7 @@ def test_roles_have_their_place_in_tf_config():
         assert tasks['worker']['task'] == {'type': 'worker', 'index': 0}, tasks
         assert tasks['chief']['cluster'] == tasks['worker']['cluster']
         assert sorted(tasks['chief']['cluster']) == ['chief', 'worker'], tasks
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
 
 
 def test_the_script_gets_its_arguments_and_torchruns_variables_are_read():
@@ -642,8 +621,7 @@ def test_the_script_gets_its_arguments_and_torchruns_variables_are_read():
         report = job.settled('a')[0]
         assert report['argv'] == ['--lr', '0.1', '-m', '--', 'x y'], report['argv']
         assert report['env']['TORCHELASTIC_MAX_RESTARTS'] == '7'
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 if __name__ == '__main__':

@@ -170,8 +170,7 @@ def test_crashes_one_after_the_other_disturb_no_script():
                     node.wait_log('is back after')
         kit.wait_until(lambda: job.members() == ['a', 'b', 'c'], 'all were members')
         assert job.reports() == before and job.status()['generation'] == generation_of(before)
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_nobody_is_evicted_when_the_orchestrator_was_away_for_longer_than_the_lease():
@@ -188,8 +187,7 @@ def test_nobody_is_evicted_when_the_orchestrator_was_away_for_longer_than_the_le
         time.sleep(3)  # Beyond the grace.
         assert job.members() == ['a', 'b', 'c'] and job.reports() == before
         assert not orchestrator.events(job.name, 'lost'), orchestrator.events()
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0, 0]
+        job.ends_well(*nodes)
 
 
 def test_an_orchestrator_that_stood_still_evicts_nobody():
@@ -203,8 +201,7 @@ def test_an_orchestrator_that_stood_still_evicts_nobody():
         orchestrator.cont()
         time.sleep(1.5)
         assert job.members() == ['a', 'b'] and job.reports() == before
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
 
 
 def test_a_node_that_died_while_the_orchestrator_was_away_is_missed_when_it_is_back():
@@ -218,8 +215,7 @@ def test_a_node_that_died_while_the_orchestrator_was_away_is_missed_when_it_is_b
         orchestrator.start()
         after = job.settled('a', after=generation_of(before))
         assert [r['node'] for r in after] == ['a']
-        job.finish()
-        assert a.wait() == 0
+        job.ends_well(a)
 
 
 def test_scripts_that_finish_while_the_orchestrator_is_away_have_finished():
@@ -303,8 +299,7 @@ def test_a_node_can_be_drained_while_the_orchestrator_is_away():
         assert b.terminate() == 0  # After its grace for a generation without it.
         orchestrator.start()
         job.settled('a', after=generation_of(before))
-        job.finish()
-        assert a.wait() == 0
+        job.ends_well(a)
 
 
 def test_a_run_that_ended_stays_ended_and_the_next_has_the_next_number():
@@ -389,8 +384,7 @@ def test_agents_of_another_data_directory_are_newcomers_when_they_are_adopted():
         after = kit.wait_until(lambda: [r for r in job.reports() if r not in before][1:],
                                'both ran again')
         assert not any(kit.lives(r['pid']) for r in before) and kit.lives(after[0]['pid'])
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
 
 
 if __name__ == '__main__':

@@ -59,8 +59,7 @@ def running_job(*flags):
         status = job.status()
         assert status['generation'] == status['active'] == before[0]['generation'], status
         assert orchestrator.events(job.name, 'lost') == [], orchestrator.log()
-        job.finish()
-        assert [node.wait() for node in nodes] == [0, 0]
+        job.ends_well(*nodes)
         assert job.reports()[-2:] == before
         assert 'went away' not in ''.join(node.log() for node in nodes)
 
@@ -193,8 +192,7 @@ def test_the_token_is_in_no_log_argv_or_environment_of_a_worker():
             for name in ('cmdline', 'environ') if pid != by_variable.pid else ('cmdline',):
                 with open(f'/proc/{pid}/{name}', 'rb') as file:
                     assert hex_part.encode() not in file.read(), (name, kit.tell(pid))
-        job.finish()
-        assert (by_file.wait(), by_variable.wait()) == (0, 0)
+        job.ends_well(by_file, by_variable)
         orchestrator.terminate()
         for folder, _, names in os.walk(world.dir):
             for name in names:
@@ -218,8 +216,7 @@ def test_listening_off_loopback_works_with_the_token_and_says_how():
         job = orchestrator.job(nnodes='1')
         node = job.node('a')
         job.settled('a')
-        job.finish()
-        assert node.wait() == 0
+        job.ends_well(node)
 
 
 # ---- other protocols ----

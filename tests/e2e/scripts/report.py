@@ -9,6 +9,14 @@ import time
 FOLDER = os.environ['E2E_DIR']
 
 
+def write(name, value):
+    """$E2E_DIR/NAME.json, which is there only when it is whole."""
+    path = os.path.join(FOLDER, name)
+    with open(path + '.new', 'w', encoding='utf-8') as file:
+        json.dump(value, file)
+    os.rename(path + '.new', path + '.json')
+
+
 def write_report():
     env = dict(os.environ)
     report = {
@@ -25,10 +33,7 @@ def write_report():
         'argv': sys.argv[1:],
         'env': env,
     }
-    path = os.path.join(FOLDER, f'report.{report["generation"]}.{report["rank"]}.{os.getpid()}')
-    with open(path + '.new', 'w', encoding='utf-8') as file:
-        json.dump(report, file)
-    os.rename(path + '.new', path + '.json')
+    write(f'report.{report["generation"]}.{report["rank"]}.{os.getpid()}', report)
     return report
 
 

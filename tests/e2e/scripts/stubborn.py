@@ -1,7 +1,6 @@
 """A script that does not want to go: it and its descendants ignore SIGTERM, one of them has left
 its group and session, one its parents too, one its environment. Their pids are in
 $E2E_DIR/stubborn.NODE.json before it goes on as report.py."""
-import json
 import os
 import signal
 import sys
@@ -37,10 +36,7 @@ def main():
         while len(pids) <= len(WAYS):
             way, pid = lines.readline().split()
             pids[way] = int(pid)
-    path = os.path.join(report.FOLDER, f'stubborn.{os.environ["MUSTER_NODE"]}')
-    with open(path + '.new', 'w', encoding='ascii') as file:
-        json.dump(pids, file)
-    os.rename(path + '.new', path + '.json')
+    report.write(f'stubborn.{os.environ["MUSTER_NODE"]}', pids)
     report.main()
 
 

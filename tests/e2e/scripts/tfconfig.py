@@ -80,11 +80,7 @@ def main():
               'cluster': resolver.cluster, 'type': resolver.type, 'index': resolver.index,
               'found': found, 'master': resolver.master() if resolver.type != 'evaluator' else None,
               'chief': resolver.is_chief(), 'rank': os.environ.get('RANK'), 'pid': os.getpid()}
-    path = os.path.join(report.FOLDER, 'tf.{generation}.{node}.'.format(**result) +
-                        os.environ['MUSTER_SLOT'])
-    with open(path + '.new', 'w', encoding='utf-8') as file:
-        json.dump(result, file)
-    os.rename(path + '.new', path + '.json')
+    report.write('tf.{generation}.{node}.'.format(**result) + os.environ['MUSTER_SLOT'], result)
     report.main()
 
 
