@@ -257,18 +257,26 @@ static void under_nohup_the_end_of_the_terminal_is_nothing(void **state)
     assert_string_equal(kit_read(k, "end"), "y\n");
 }
 
-static void a_second_signal_stops_everything_at_once(void **state)
+/* An agent whose script takes no notice of SIGTERM, once that runs; its process is in `pids`. */
+static pid_t run_stubborn(struct kit *k, uint32_t grace_ms)
 {
-    struct kit *k = *state;
     struct node_config config;
     pid_t pid;
 
     kit_serve(k);
     config = kit_config(k, "a",
                         kit_script(0, "trap '' TERM; echo $$ >> pids; while :; do sleep 1; done"));
-    config.grace_ms = 600000;
+    config.grace_ms = grace_ms;
     pid = kit_run(k, &config);
     kit_await_lines(k, "pids", 1);
+    return pid;
+}
+
+static void a_second_signal_stops_everything_at_once(void **state)
+{
+    struct kit *k = *state;
+    pid_t pid = run_stubborn(k, 600000);
+
     kill(pid, SIGTERM);
     kit_await_text(k, "a.err", "draining");
     kill(pid, SIGINT);
@@ -279,15 +287,8 @@ static void a_second_signal_stops_everything_at_once(void **state)
 static void whoever_ignores_sigterm_is_killed_after_the_grace(void **state)
 {
     struct kit *k = *state;
-    struct node_config config;
-    pid_t pid;
+    pid_t pid = run_stubborn(k, 200);
 
-    kit_serve(k);
-    config = kit_config(k, "a",
-                        kit_script(0, "trap '' TERM; echo $$ >> pids; while :; do sleep 1; done"));
-    config.grace_ms = 200;
-    pid = kit_run(k, &config);
-    kit_await_lines(k, "pids", 1);
     kill(pid, SIGTERM);
     assert_int_equal(kit_wait(k, pid), 0);
     kit_await_gone(pid_in(k, "pids"));

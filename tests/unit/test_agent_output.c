@@ -127,6 +127,13 @@ static void hang_up(int fds[2])
     close(fds[1]);
 }
 
+/* … and waits until all that was said has been written. */
+static void hang_up_and_wait(struct kit *k, uint32_t slot, int fds[2])
+{
+    hang_up(fds);
+    wait_done(k, slot);
+}
+
 /* What is on the console by now. */
 static const char *seen(int fd)
 {
@@ -167,11 +174,9 @@ static void lines_have_the_rank_before_them(void **state)
     start(&k, 1, 12, STREAM_CONSOLE, b);
     say(a[0], "one\ntwo\n\n");
     say(a[1], "oh\n");
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     say(b[0], "three\n");
-    hang_up(b);
-    wait_done(&k, 1);
+    hang_up_and_wait(&k, 1, b);
     assert_string_equal(seen(k.console[0]), "[3] one\n[3] two\n[3] \n[12] three\n");
     assert_string_equal(seen(k.console[1]), "[3] oh\n");
     close_kit(&k);
@@ -190,8 +195,7 @@ static void half_a_line_waits_for_its_end(void **state)
     say(a[0], "gun\nnext");
     run(&k, 0, 20);
     assert_string_equal(seen(k.console[0]), "[0] begun\n");
-    hang_up(a); /* The end of the stream is the end of the line. */
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a); /* The end of the stream is the end of the line. */
     assert_string_equal(seen(k.console[0]), "[0] next\n");
     close_kit(&k);
 }
@@ -241,8 +245,7 @@ static void a_line_without_end_is_cut_at_64_kib(void **state)
     memset(text, 'x', N);
     strcpy(text + N, "\n");
     say(a[0], text);
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     got = seen(k.console[0]);
     assert_int_equal(strlen(got), 4 + N + 1);
     assert_memory_equal(got, "[0] ", 4);
@@ -260,11 +263,9 @@ static void without_prefix_the_bytes_are_the_workers(void **state)
     start(&k, 0, 0, STREAM_CONSOLE, a);
     start(&k, 1, 1, STREAM_CONSOLE, b);
     say(a[0], "a\nb");
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     say(b[0], "c\n");
-    hang_up(b);
-    wait_done(&k, 1);
+    hang_up_and_wait(&k, 1, b);
     assert_string_equal(seen(k.console[0]), "a\nbc\n");
     close_kit(&k);
 }
@@ -287,8 +288,7 @@ static void a_newcomer_is_named_by_its_slot_until_it_has_a_rank(void **state)
     hang_up(a);
     run(&k, 5, 20);
     say(b[0], "other\n");
-    hang_up(b);
-    wait_done(&k, 5);
+    hang_up_and_wait(&k, 5, b);
     assert_string_equal(seen(k.console[0]), "[s5] warming\n[2] in\n[2] late\n[4] other\n");
     close_kit(&k);
 }
@@ -330,8 +330,7 @@ static void colours_are_for_terminals_and_who_wants_them(void **state)
         say(a[0], "out\n");
         run(&k, 0, 50);
         say(a[1], "err\n");
-        hang_up(a);
-        wait_done(&k, 0);
+        hang_up_and_wait(&k, 0, a);
         read_terminal(master, text, sizeof(text));
         assert_string_equal(text, plain ? "[1] out\r\n[1] err\r\n"
                                         : "\033[32m[1]\033[0m out\r\n\033[32m[1]\033[0m err\r\n");
@@ -361,8 +360,7 @@ static void files_hold_what_was_written_and_the_console_what_it_should(void **st
 
         start(&k, i, 10 + i, cases[i].to, a);
         say(a[0], "a\nb");
-        hang_up(a);
-        wait_done(&k, i);
+        hang_up_and_wait(&k, i, a);
         snprintf(want, sizeof(want), "[%u] a\n[%u] b\n", 10 + i, 10 + i);
         assert_string_equal(seen(k.console[0]), cases[i].console ? want : "");
         snprintf(name, sizeof(name), "job/node/attempt_7/%u/stdout.log", 10 + i);
@@ -389,8 +387,7 @@ static void each_stream_goes_its_own_way_and_a_second_start_appends(void **state
         assert_int_equal(output_start(k.o, &s, a), MU_OK);
         say(a[0], "out\n");
         say(a[1], "err\n");
-        hang_up(a);
-        wait_done(&k, 2);
+        hang_up_and_wait(&k, 2, a);
     }
     assert_string_equal(seen(k.console[0]), "");
     assert_string_equal(seen(k.console[1]), "[s2] err\n[s2] err\n");
@@ -411,8 +408,7 @@ static void without_a_directory_everything_is_on_the_console(void **state)
     unit_stderr_end(text, sizeof(text));
     assert_non_null(strstr(text, "--log-dir"));
     say(a[0], "here\n");
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     assert_string_equal(seen(k.console[0]), "[0] here\n");
     close_kit(&k);
 }
@@ -472,16 +468,14 @@ static void a_full_disk_is_reported_once_and_survived(void **state)
         say(a[0], "line\n");
         run(&k, 0, 5);
     }
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     unit_stderr_end(text, sizeof(text));
     assert_int_equal(count(text, "No space left"), 1);
     assert_int_equal(count(seen(k.console[0]), "[0] line\n"), 5);
     unlink(path);
     start(&k, 0, 0, STREAM_BOTH, a);
     say(a[0], "again\n");
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     assert_string_equal(file_text(k.dir, "job/node/attempt_7/0/stdout.log"), "again\n");
     close_kit(&k);
 }
@@ -621,8 +615,7 @@ static void a_console_that_is_gone_is_reported_once_and_survived(void **state)
         say(a[0], "x\n");
         run(&k, 0, 5);
     }
-    hang_up(a);
-    wait_done(&k, 0);
+    hang_up_and_wait(&k, 0, a);
     unit_stderr_end(text, sizeof(text));
     assert_int_equal(count(text, "could not write to stdout: Broken pipe"), 1);
     assert_string_equal(file_text(k.dir, "job/node/attempt_7/0/stdout.log"), "x\nx\nx\n");

@@ -45,6 +45,15 @@ static struct store *open_well(struct kit_seen *seen)
     return st;
 }
 
+/* One record, which waits for the disk until shim_release(). */
+static void append_held(struct store *st)
+{
+    shim_arm(SHIM_PASS, SHIM_SYNC, 0, 0);
+    shim_hold();
+    assert_int_equal(kit_append(st, 1), MU_OK);
+    shim_wait_held();
+}
+
 /* While the first waits for the disk the others gather, and share the next transaction. */
 static void all_that_is_queued_shares_one_transaction(void **state)
 {
@@ -52,10 +61,7 @@ static void all_that_is_queued_shares_one_transaction(void **state)
     struct kit_log log = {0};
     struct store *st = open_well(&seen);
 
-    shim_arm(SHIM_PASS, SHIM_SYNC, 0, 0);
-    shim_hold();
-    assert_int_equal(kit_append(st, 1), MU_OK);
-    shim_wait_held();
+    append_held(st);
     for (uint64_t tag = 2; tag <= 200; tag++) {
         assert_int_equal(store_append(st, "x", 1, tag), MU_OK);
     }
@@ -76,10 +82,7 @@ static void nothing_is_acknowledged_before_it_is_synced(void **state)
     struct kit_log log = {0};
     struct store *st = open_well(&seen);
 
-    shim_arm(SHIM_PASS, SHIM_SYNC, 0, 0);
-    shim_hold();
-    assert_int_equal(kit_append(st, 1), MU_OK);
-    shim_wait_held();
+    append_held(st);
     usleep(2000);
     assert_int_equal(store_poll(st, kit_on_done, &log), 0);
     shim_release();
