@@ -190,6 +190,7 @@ static void on_timer(uv_timer_t *timer)
     node_link_tick(n, now_ms);
     node_slots_tick(n, now_ms);
     node_exits_tick(n, now_ms);
+    node_notes_tick(n, now_ms);
     node_sync_tick(n, now_ms);
     node_event(n, &e);
 }
@@ -203,7 +204,7 @@ void node_rearm(struct node *n)
         return;
     }
     at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
-    at_ms = MIN(at_ms, node_sync_deadline(n));
+    at_ms = MIN(at_ms, MIN(node_notes_deadline(n), node_sync_deadline(n)));
     at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
     if (n->queue_n > 0) {
         at_ms = now_ms;
@@ -325,6 +326,7 @@ static void close_parts(struct node *n)
     uv_timer_start(&n->timer, on_guard, GUARD_MS, 0);
     uv_unref((uv_handle_t *)&n->timer);
     uv_run(&n->loop, UV_RUN_DEFAULT);
+    node_notes_tick(n, NODE_NEVER - 1);
     node_signals_close(n);
     uv_close((uv_handle_t *)&n->timer, NULL);
     uv_run(&n->loop, UV_RUN_NOWAIT);
@@ -352,9 +354,6 @@ static int run(struct node *n, char *error)
     while (!n->over) {
         uv_run(&n->loop, UV_RUN_DEFAULT);
     }
-    if (n->status == MU_OK) {
-        say_end(n);
-    }
     return n->status;
 }
 
@@ -374,7 +373,7 @@ static struct node *make(const struct node_config *config, char *error)
     uv_timer_init(&n->loop, &n->timer);
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        n->slots[i].stop_ms = n->slots[i].exit.due_ms = NODE_NEVER;
+        n->slots[i].stop_ms = n->slots[i].exit.due_ms = n->slots[i].note.due_ms = NODE_NEVER;
         n->slots[i].rank = NODE_ALONE;
     }
     return n;
@@ -399,7 +398,8 @@ int node_run(const struct node_config *config, int *code_out, char *error)
         rc = run(n, error);
     }
     close_parts(n);
-    if (rc == MU_OK) {
+    if (rc == MU_OK) { /* All output is written: this is the last line. */
+        say_end(n);
         *code_out = n->code;
     }
     free(n);

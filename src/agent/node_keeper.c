@@ -10,26 +10,6 @@
     1000 /* a process that is gone has said everything: it only has to be read \
           */
 
-static void say_exit(const struct node *n, uint32_t slot, uint32_t code, const char *why)
-{
-    const struct node_slot *s = &n->slots[slot];
-    struct node_who w = node_slot_who(n, slot);
-
-    if (why[0] != '\0') {
-        log_error(NODE_AREA, "%s (slot %u): %s", w.text, slot, why);
-    } else if (code == 0) {
-        log_info(NODE_AREA, "%s (slot %u), pid %d: done, exit code 0", w.text, slot, s->pid);
-    } else if (s->stopping) {
-        log_info(NODE_AREA, "%s (slot %u), pid %d: stopped", w.text, slot, s->pid);
-    } else if (code > 128) {
-        log_warn(NODE_AREA, "%s (slot %u), pid %d: killed by signal %u (%s)", w.text, slot, s->pid,
-                 code - 128, strsignal((int)code - 128));
-    } else {
-        log_warn(NODE_AREA, "%s (slot %u), pid %d: failed, exit code %u", w.text, slot, s->pid,
-                 code);
-    }
-}
-
 /* What is left of the process when it is gone: nothing but the event. */
 static void forget(struct node *n, uint32_t slot)
 {
@@ -47,6 +27,7 @@ static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
 
     if (cookie == s->cookie) {
         s->pid = pid;
+        node_note_say(n, slot); /* The one before, if that is still to be told. */
         log_info(NODE_AREA, "%s (node %s, slot %u), pid %d", node_slot_who(n, slot).text,
                  n->life.node, slot, pid);
     }
@@ -57,7 +38,7 @@ static void take_exit(struct node *n, uint32_t slot)
     const struct node_exit *x = &n->slots[slot].exit;
     struct agent_event e = {.kind = AGENT_ON_EXIT, .slot = slot, .code = x->code};
 
-    say_exit(n, slot, x->code, x->why);
+    node_note_exit(n, slot, x->code, x->why);
     forget(n, slot);
     node_event(n, &e);
 }

@@ -252,6 +252,11 @@ static const char *make_log_dir(struct node *n)
     return mkdtemp(n->log_dir);
 }
 
+static void on_output(void *data)
+{
+    node_notes_look(data);
+}
+
 /* Once our name is known for sure: it is in the paths of the files. */
 int node_slots_open(struct node *n, char *error)
 {
@@ -259,7 +264,9 @@ int node_slots_open(struct node *n, char *error)
                                .prefix = n->config->prefix,
                                .log_dir = n->config->log_dir,
                                .job = n->config->job,
-                               .node = n->agent.config.hello.name};
+                               .node = n->agent.config.hello.name,
+                               .news = on_output,
+                               .data = n};
     int rc;
 
     if (n->output != NULL) {

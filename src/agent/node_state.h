@@ -6,6 +6,7 @@
  *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
  *   node_addr.c    where other nodes reach the workers
+ *   node_note.c    the word about a process that has ended
  *   node_frame.c   what the orchestrator says
  *   node_local.c   what workers say over the unix socket
  *   node_signal.c  SIGTERM and its like
@@ -22,6 +23,7 @@
 #include "agent/node_name.h"
 #include "agent/output.h"
 #include "agent/ports.h"
+#include "base/log.h"
 #include "base/prng.h"
 #include "core/agent.h"
 #include "net/conn.h"
@@ -48,6 +50,14 @@ struct node_exit {
     char why[TEXT_MAX_LEN];
 };
 
+/* What is to be logged about it once its output is there. */
+struct node_note {
+    uint64_t due_ms; /* at the latest; NODE_NEVER: nothing */
+    uint32_t start;  /* whose output, see output_starts() */
+    enum log_level level;
+    char text[TEXT_MAX_LEN + 160];
+};
+
 struct node_slot {
     uint64_t cookie; /* of the process that runs; 0: none does */
     int pid;
@@ -58,6 +68,7 @@ struct node_slot {
     bool stopping;
     bool told_ended;
     struct node_exit exit;
+    struct node_note note;
     uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
     char addr[ADDR_MAX_LEN];
     uint32_t port;
@@ -194,6 +205,17 @@ void node_keeper_will(struct node *n, const struct msg_welcome *m);
 void node_exit_detached(struct node *n, uint32_t slot);
 uint64_t node_exits_deadline(const struct node *n);
 void node_exits_tick(struct node *n, uint64_t now_ms);
+
+/* ---- node_note.c ---- */
+
+/* The process of the slot has ended; to be called before its place is used again. */
+void node_note_exit(struct node *n, uint32_t slot, uint32_t code, const char *why);
+/* Says what is still to be said of the slot. */
+void node_note_say(struct node *n, uint32_t slot);
+/* Says what can be said by now. */
+void node_notes_look(struct node *n);
+uint64_t node_notes_deadline(const struct node *n);
+void node_notes_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_local.c ---- */
 

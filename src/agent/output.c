@@ -82,6 +82,8 @@ int output_open(uv_loop_t *loop, const struct output_config *config, struct outp
     }
     o->loop = loop;
     o->prefix = config->prefix;
+    o->news = config->news;
+    o->data = config->data;
     if (config->log_dir != NULL) {
         if (asprintf(&o->root, "%s/%s/%s", config->log_dir, config->job, config->node) < 0) {
             o->root = NULL;
@@ -169,6 +171,23 @@ bool output_is_done(const struct output *o, uint32_t slot)
     return o->slots[slot].streams_n == 0 && is_written(o, &o->slots[slot]);
 }
 
+uint32_t output_starts(const struct output *o, uint32_t slot)
+{
+    mu_assert(slot < SLOTS_MAX);
+    return o->slots[slot].start;
+}
+
+bool output_start_is_done(const struct output *o, uint32_t slot, uint32_t start)
+{
+    mu_assert(slot < SLOTS_MAX);
+    for (const struct stream *s = o->streams; s != NULL; s = s->next) {
+        if (s->slot == slot && s->start == start) {
+            return false;
+        }
+    }
+    return is_written(o, &o->slots[slot]);
+}
+
 /* ---- close ---- */
 
 static void on_flush_closed(uv_handle_t *timer)
@@ -191,7 +210,13 @@ static void finish(struct output *o)
 
 void output_check(struct output *o)
 {
-    if (!o->closing || o->over) {
+    if (!o->closing) {
+        if (o->news != NULL) {
+            o->news(o->data);
+        }
+        return;
+    }
+    if (o->over) {
         return;
     }
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {

@@ -22,6 +22,8 @@ struct output_config {
     const char *log_dir; /* NULL: none, and everything goes to the console */
     const char *job;
     const char *node;
+    void (*news)(void *data); /* output_start_is_done() may say another thing; NULL: nobody asks */
+    void *data;
 };
 
 /* Strings are copied. Colours are used where fds[i] is a terminal and NO_COLOR is not set. */
@@ -52,6 +54,10 @@ void output_set_rank(struct output *o, uint32_t slot, uint32_t rank);
 /* Everything that any process of the slot wrote has been written, or nobody writes any more. A
  * process that has ended (`exited`) and is not yet done has output on its way. */
 bool output_is_done(const struct output *o, uint32_t slot);
+
+/* The number of the slot's newest process, and whether all that this one wrote has been written. */
+uint32_t output_starts(const struct output *o, uint32_t slot);
+bool output_start_is_done(const struct output *o, uint32_t slot, uint32_t start);
 
 /* Reads and writes what is left, for at most flush_ms; then it is freed from the loop. A console
  * that is stuck holds up nothing else. */

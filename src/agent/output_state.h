@@ -51,6 +51,8 @@ struct slot_output {
 struct output {
     uv_loop_t *loop;
     bool prefix;
+    void (*news)(void *data);
+    void *data;
     char *root; /* DIR/<job>/<node>; NULL: no files */
     struct lane lanes[2];
     struct console consoles[2];
