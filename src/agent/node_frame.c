@@ -5,9 +5,10 @@
 #include <string.h>
 
 #define IDLE_NOTE_MS 5000
-#define RENAME_AFTER 10 /* refusals: a node that just died has left its name by then */
-#define SAY_AFTER 3     /* refusals for now: what passes at once is not worth a line, … */
-#define SAY_EVERY 600   /* … what does not is worth one a minute */
+#define RENAME_AFTER 5 /* refusals, in a second: a node that just died has left its name by then \
+                        */
+#define SAY_AFTER 3    /* refusals for now: what passes at once is not worth a line, … */
+#define SAY_EVERY 80   /* … what does not is worth one a minute */
 
 static bool has_chosen_name(const struct node *n)
 {
@@ -58,7 +59,7 @@ static void on_refused(struct node *n, const struct msg_refused *m)
             log_info(NODE_AREA, "there is a node of this host's name already; this one is '%s'",
                      n->name.name);
             strcpy(n->agent.config.hello.name, n->name.name);
-            n->refused_n = 0;
+            n->refused_n = n->agent.refused_n = 0;
         }
         as.status = MU_EAGAIN;
     } else if (m->status == MU_EEXIST && n->refused_n == 1) {

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_AGAIN_MS 100
+#define HELLO_AGAIN_MS 100      /* after a refusal, … */
+#define HELLO_AGAIN_MAX_MS 1000 /* … twice as long after each further one up to this */
+#define EXISTS_LEASES 3         /* in this time, whoever has our name and is gone has left it */
 #define REPORTS_AGAIN_MS 200
 #define EXIT_TIMEOUT_MS 300000
 
@@ -179,6 +181,8 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
 
     a->welcomed = true;
     a->hello_ms = 0;
+    a->refused_n = 0;
+    a->exists_ms = 0;
     a->store = m->store;
     a->node = m->node;
     a->run = m->run;
@@ -197,6 +201,24 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     send_reports(a, fx);
 }
 
+static void hello_later(struct agent *a)
+{
+    uint32_t wait_ms = MIN(HELLO_AGAIN_MS << MIN(a->refused_n, 8u), HELLO_AGAIN_MAX_MS);
+
+    a->refused_n++;
+    a->welcomed = false;
+    a->hello_ms = a->now_ms + wait_ms - a->config.early_ms % (wait_ms / 2 + 1);
+}
+
+/* The one of our name may be ourselves, before a quick restart. */
+static bool name_may_be_free_soon(struct agent *a)
+{
+    if (a->exists_ms == 0) {
+        a->exists_ms = a->now_ms;
+    }
+    return a->now_ms < a->exists_ms + (uint64_t)EXISTS_LEASES * a->lease_len_ms;
+}
+
 static void on_refused(struct agent *a, const struct msg_refused *m, struct agent_effects *fx)
 {
     if (m->status == MU_ESTALE) {
@@ -204,10 +226,8 @@ static void on_refused(struct agent *a, const struct msg_refused *m, struct agen
             a->welcomed = false;
             send_hello(a, fx);
         }
-    } else if (m->status == MU_EAGAIN ||
-               (m->status == MU_EEXIST && ++a->exists_n * HELLO_AGAIN_MS < 3 * a->lease_len_ms)) {
-        a->welcomed = false; /* The one of our name may be ourselves, before a quick restart. */
-        a->hello_ms = a->now_ms + HELLO_AGAIN_MS;
+    } else if (m->status == MU_EAGAIN || (m->status == MU_EEXIST && name_may_be_free_soon(a))) {
+        hello_later(a);
     } else {
         a->over = true;
         a->exit_code = m->status == MU_ELIMIT && a->last_code != 0 ? (int)a->last_code : 1;

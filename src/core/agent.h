@@ -19,7 +19,8 @@ struct agent_config {
     struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello */
     uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
     uint32_t early_ms; /* any number: the first renewal after a welcome comes that much earlier, so
-                        * that nodes welcomed together do not renew together for ever */
+                        * that nodes welcomed together do not renew together for ever; likewise
+                        * for those that are refused together */
     uint32_t members_max;
     uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
 };
@@ -70,8 +71,9 @@ struct agent {
     uint32_t node;
     uint32_t run;
     uint32_t lease_len_ms;
-    uint32_t exists_n; /* refusals because of our name */
-    uint64_t hello_ms; /* when to try again; 0: not waiting */
+    uint32_t refused_n; /* in a row, for now; each makes the next hello later */
+    uint64_t exists_ms; /* since when we are refused because of our name; 0: we are not */
+    uint64_t hello_ms;  /* when to try again; 0: not waiting */
     uint64_t renew_at_ms;
     uint64_t renew_seq;
     uint64_t sent_ms[AGENT_RENEWALS];

@@ -206,6 +206,55 @@ static void not_now_is_tried_again(void **state)
     assert_int_equal(said("start"), 1);
 }
 
+/* Refused whenever it says hello; how often it has in this time. */
+static uint32_t hellos_in(uint64_t ms)
+{
+    uint64_t end_ms = now_ms + ms;
+    uint32_t n = said("hello"), before = n;
+
+    while (now_ms < end_ms) {
+        pass(10, false);
+        if (said("hello") > n) {
+            n = said("hello");
+            refuse(MU_EAGAIN);
+        }
+    }
+    return n - before;
+}
+
+static void whoever_is_refused_again_and_again_asks_less_often(void **state)
+{
+    uint32_t n;
+
+    STEP(.kind = AGENT_ON_CONNECTED);
+    refuse(MU_EAGAIN);
+    n = hellos_in(1000);
+    assert_true(n >= 3 && n <= 5);
+    n = hellos_in(10000);
+    assert_true(n >= 9 && n <= 20);
+    welcome(7, 1);
+    ack(renewed_seq, reported_seq, 0, 0);
+    forget();
+    refuse(MU_EAGAIN); /* Another matter: it begins anew. */
+    n = hellos_in(1000);
+    assert_true(n >= 3 && n <= 5);
+}
+
+static void those_who_are_refused_together_do_not_come_back_together(void **state)
+{
+    uint64_t at_ms[2];
+
+    for (uint32_t i = 0; i < 2; i++) {
+        open_agent(1);
+        agent.config.early_ms = 12345 + 20 * i;
+        STEP(.kind = AGENT_ON_CONNECTED);
+        refuse(MU_EAGAIN);
+        at_ms[i] = agent_deadline(&agent);
+        assert_true(at_ms[i] >= now_ms + 50 && at_ms[i] <= now_ms + 100);
+    }
+    assert_int_not_equal(at_ms[0], at_ms[1]);
+}
+
 static void a_node_that_is_not_known_says_hello_again_and_its_workers_go_on(void **state)
 {
     up();
@@ -221,14 +270,19 @@ static void a_node_that_is_not_known_says_hello_again_and_its_workers_go_on(void
 
 static void a_name_in_use_is_tried_for_three_leases(void **state)
 {
+    uint64_t begin_ms = now_ms, lease_ms = 3 * RENEW_MS; /* as long as it knows no better */
+
     STEP(.kind = AGENT_ON_CONNECTED);
-    for (int i = 0; said("done") == 0; i++) {
-        assert_true(i < 100);
-        refuse(MU_EEXIST);
-        pass(100, false);
+    for (uint32_t n = 0; said("done") == 0;) {
+        assert_true(now_ms < begin_ms + 3 * lease_ms + 1010);
+        if (said("hello") > n) {
+            n = said("hello");
+            refuse(MU_EEXIST);
+        }
+        pass(10, false);
     }
     assert_int_equal(said("done 1"), 1);
-    assert_true(said("hello") >= 40); /* 3 × 3 × RENEW_MS / 100 */
+    assert_true(now_ms >= begin_ms + 3 * lease_ms);
 }
 
 int main(void)
@@ -250,6 +304,8 @@ int main(void)
         AGENT_CASE(a_refusal_instead_of_a_welcome_stops_running_workers),
         AGENT_CASE(a_first_hello_that_is_refused_ends_at_once),
         AGENT_CASE(not_now_is_tried_again),
+        AGENT_CASE(whoever_is_refused_again_and_again_asks_less_often),
+        AGENT_CASE(those_who_are_refused_together_do_not_come_back_together),
         AGENT_CASE(a_node_that_is_not_known_says_hello_again_and_its_workers_go_on),
         AGENT_CASE(a_name_in_use_is_tried_for_three_leases),
     };
