@@ -234,7 +234,9 @@ struct slot_look {
     bool lives;  /* by its own word and its agent's */
     uint8_t phase;
     uint64_t entered, step;
-    uint32_t spent;   /* of its restart budget */
+    uint32_t spent;  /* of its restart budget */
+    bool has_exited; /* one of its lives, since the orchestrator started; the last one with … */
+    uint32_t exit_code;
     const char *addr; /* as the published generation has it; of others, as they say */
     uint32_t port;    /* 0: none */
 };

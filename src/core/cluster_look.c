@@ -56,6 +56,8 @@ static struct slot_look look_slot(const struct node *n, const struct worker *w, 
         .entered = w->entered,
         .step = w->step,
         .spent = w->spent,
+        .has_exited = w->exited != 0,
+        .exit_code = w->exited != 0 ? w->exited - 1 : 0,
         .addr = w->current_inc != 0 ? w->named_addr : w->addr,
         .port = w->current_inc != 0 ? w->named_port : w->port};
 }

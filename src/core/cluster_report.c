@@ -76,6 +76,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     note_change(c, n, r->slot, was, r, fx);
     if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {
         j->mend_ms = c->now_ms + c->config.reconnect_ms;
+        w->exited = r->exit_code + 1;
     }
     if (r->phase == PHASE_EXITED && r->exit_code >= 128 && was != PHASE_EXITED) {
         blame_excuse(c, j, n, r->slot);

@@ -22,6 +22,7 @@ struct worker {
     uint32_t charged;     /* … and what is on its way to the journal */
     uint32_t charged_inc;
     uint32_t spent_inc; /* the incarnation that was charged last */
+    uint32_t exited;    /* 1 + the exit code of its last life that has ended; 0: none that we saw */
     bool caught_up;     /* in the published generation, as one that holds the state */
     uint8_t phase;
     uint64_t entered;

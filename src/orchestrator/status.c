@@ -25,12 +25,14 @@ static void push(struct build *b, json_t *list, json_t *value)
 static json_t *member(struct build *b, const struct node_look *n, uint32_t slot)
 {
     const struct slot_look *s = &n->slot[slot];
+    json_t *code = s->has_exited ? json_integer(s->exit_code) : NULL;
     char worker[40];
 
     words_worker(s->member, worker, sizeof(worker));
-    return json_pack("{s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:I}", "rank", (int)b->rank++, "worker",
-                     worker, "node", n->name, "slot", (int)slot, "role", words_role(n->role),
-                     "state", words_slot(n, s), "address", s->addr, "step", (json_int_t)s->step);
+    return json_pack("{s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:o*}", "rank", (int)b->rank++,
+                     "worker", worker, "node", n->name, "slot", (int)slot, "role",
+                     words_role(n->role), "state", words_slot(n, s), "address", s->addr, "step",
+                     (json_int_t)s->step, "exit_code", code);
 }
 
 static json_t *waiting(const struct node_look *n)

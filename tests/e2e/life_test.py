@@ -55,6 +55,8 @@ def test_a_script_that_fails_once_is_started_again_with_all_others_and_the_job_g
         after = job.settled('a', 'b', after=generation_of(before))
         assert names(after) == names(before)
         assert after[1]['env']['TORCHELASTIC_RESTART_COUNT'] == '1', after[1]['env']
+        codes = {m['node']: m.get('exit_code') for m in job.status()['members']}
+        assert codes == {'a': None, 'b': 9}, codes  # The other one was stopped for this.
         job.ends_well(a, b)
 
 
