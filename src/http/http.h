@@ -32,13 +32,23 @@ typedef void http_handler(void *arg, struct http_request *q);
 
 /* A path's parts are literal, or {name}: one segment, or {name...} at its end: all that is left,
  * one segment or more. Parameters are decoded; one that contains a zero byte, or a segment that
- * is "." or "..", fits no route. HEAD is answered where GET is. */
+ * is empty, "." or "..", fits no route. The first that fits is taken. HEAD is answered where GET
+ * is. */
 struct http_route {
     const char *method;
     const char *path;
     enum http_role role;
     http_handler *handle;
     const char *doc; /* one line */
+};
+
+/* 0: as it is by default. */
+struct http_limits {
+    uint32_t idle_s;      /* of one who says nothing, or reads nothing: 30 */
+    uint32_t request_ms;  /* for a request to arrive in full: 60,000 */
+    uint32_t comment_ms;  /* between the comments of a stream: 15,000 */
+    uint32_t queue_max;   /* HTTP_QUEUE_MAX */
+    uint32_t streams_max; /* HTTP_STREAMS_MAX */
 };
 
 struct http_config {
@@ -52,6 +62,7 @@ struct http_config {
     const struct http_route *routes;
     uint32_t routes_n;
     void *arg; /* of the handlers */
+    struct http_limits limits;
 };
 
 /* error: NET_ERROR_MAX. After an error too the loop must run until nothing is left. */
@@ -75,6 +86,23 @@ enum http_role http_role(const struct http_request *q);
 /* True from the moment that the client is known to have gone; the request must still be answered.
  */
 bool http_gone(const struct http_request *q);
+
+/* One entry of an If-Match or If-None-Match list: `any` for *, else the text between the quotes, in
+ * the list. */
+struct http_etag {
+    const char *text;
+    size_t n;
+    bool weak, any;
+};
+
+/* Takes the next entry from *at and advances it. MU_ENOENT at the end; MU_EINVAL: this is no such
+ * list. "*" stands alone. */
+int http_etag_next(const char **at, struct http_etag *tag_out);
+
+/* Whether a list names `etag` (without its quotes; NULL: there is no such thing, so not even *
+ * fits). If-Match compares strongly: a weak entry fits nothing; If-None-Match weakly. MU_OK,
+ * MU_ENOENT: it does not; MU_EINVAL: this is no such list, which is 400, never "does not". */
+int http_etag_match(const char *list, const char *etag, bool weakly);
 
 /* For the handler to find its own things again; NULL at first. */
 void http_set_data(struct http_request *q, void *data);
