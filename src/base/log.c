@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 2048
+#define PACE_MS 1000u
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error",
@@ -92,4 +93,20 @@ void log_write(enum log_level level, const char *area, const char *fmt, ...)
     /* Nobody is left to tell about an error on stderr. */
     ssize_t ignored = write(STDERR_FILENO, line, n);
     (void)ignored;
+}
+
+bool log_pace_take(struct log_pace *pace, uint64_t now_ms, char more[LOG_PACE_TEXT])
+{
+    if (pace->last_ms != 0 && now_ms - pace->last_ms < PACE_MS) {
+        pace->left_out_n++;
+        return false;
+    }
+    more[0] = '\0';
+    if (pace->left_out_n > 0) {
+        snprintf(more, LOG_PACE_TEXT, " (and %u more like this since the last line)",
+                 pace->left_out_n);
+    }
+    pace->last_ms = now_ms;
+    pace->left_out_n = 0;
+    return true;
 }

@@ -20,28 +20,18 @@
 #define ACCEPT_MAX 512 /* in one turn of the loop */
 #define PAUSE_MS 100u  /* when there are no more files */
 #define GUESTS_PER_STRANGER 2u
-#define WAIT_MS 20u /* … until then */
-#define LOG_EVERY_MS 1000u
+#define WAIT_MS 20u    /* … until then */
 #define FILES_KEPT 64u /* for everything that is no connection */
 
 /* ---- what is told ---- */
 
 static void tell(struct listener *l, const char *peer, const char *what, const char *why)
 {
-    const uint64_t now_ms = net_now_ms();
+    char more[LOG_PACE_TEXT];
 
-    if (l->logged_ms != 0 && now_ms - l->logged_ms < LOG_EVERY_MS) {
-        l->unlogged_n++;
-        return;
+    if (log_pace_take(&l->pace, net_now_ms(), more)) {
+        log_warn("net", "%s %s: %s%s", what, peer, why, more);
     }
-    if (l->unlogged_n > 0) {
-        log_warn("net", "%s %s: %s (and %u more like this since the last line)", what, peer, why,
-                 l->unlogged_n);
-    } else {
-        log_warn("net", "%s %s: %s", what, peer, why);
-    }
-    l->logged_ms = now_ms;
-    l->unlogged_n = 0;
 }
 
 static void count(struct listener *l, const struct conn *c, int status, const char *why,

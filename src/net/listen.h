@@ -38,6 +38,11 @@ int listen_unix(uv_loop_t *loop, const char *path, const struct conn_handler *ha
                 const struct listen_config *config, void *data, struct listener **l_out,
                 char *error);
 
+/* A TCP socket that listens, for those who accept by themselves; the caller's. not_open: why it may
+ * be on loopback only ("without a …"), or NULL. */
+int listen_socket(const struct endpoint *at, const char *not_open, int *fd_out, uint16_t *port_out,
+                  char *error);
+
 uint16_t listen_port(const struct listener *l);
 const struct listen_counts *listen_counts(const struct listener *l);
 

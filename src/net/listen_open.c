@@ -102,27 +102,40 @@ static void raise_files(void)
     }
 }
 
-int listen_tcp(uv_loop_t *loop, const struct endpoint *at, struct tls *tls,
-               const struct conn_handler *handler, const struct listen_config *config, void *data,
-               struct listener **l_out, char *error)
+int listen_socket(const struct endpoint *at, const char *not_open, int *fd_out, uint16_t *port_out,
+                  char *error)
 {
     struct sockaddr_storage sa;
     char where[HOST_MAX_LEN + 16];
     socklen_t n;
-    int fd, rc = pick(at, &sa, &n, error);
+    int rc = pick(at, &sa, &n, error);
 
     if (rc != MU_OK) {
         return rc;
     }
     endpoint_print(at, where, sizeof(where));
-    if (tls == NULL && !address_is_loopback((struct sockaddr *)&sa)) {
-        snprintf(error, NET_ERROR_MAX,
-                 "refused to listen on %s without a token: whoever reaches it could run programs",
-                 where);
+    if (not_open != NULL && !address_is_loopback((struct sockaddr *)&sa)) {
+        snprintf(error, NET_ERROR_MAX, "refused to listen on %s %s", where, not_open);
         return MU_EREFUSED;
     }
-    if (bind_tcp(&sa, n, &fd) != 0) {
+    if (bind_tcp(&sa, n, fd_out) != 0) {
         return fail(error, where);
+    }
+    *port_out = port_of(*fd_out);
+    return MU_OK;
+}
+
+int listen_tcp(uv_loop_t *loop, const struct endpoint *at, struct tls *tls,
+               const struct conn_handler *handler, const struct listen_config *config, void *data,
+               struct listener **l_out, char *error)
+{
+    const char *not_open =
+        tls == NULL ? "without a token: whoever reaches it could run programs" : NULL;
+    uint16_t port;
+    int fd, rc = listen_socket(at, not_open, &fd, &port, error);
+
+    if (rc != MU_OK) {
+        return rc;
     }
     raise_files();
     rc = listen_start(loop, fd, tls, handler, config, data, l_out, error);
@@ -130,7 +143,7 @@ int listen_tcp(uv_loop_t *loop, const struct endpoint *at, struct tls *tls,
         close(fd);
         return rc;
     }
-    (*l_out)->port = port_of(fd);
+    (*l_out)->port = port;
     return MU_OK;
 }
 

@@ -2,6 +2,7 @@
 #ifndef NET_LISTEN_STATE_H
 #define NET_LISTEN_STATE_H
 
+#include "base/log.h"
 #include "net/conn_state.h"
 #include "net/listen.h"
 
@@ -24,8 +25,7 @@ struct listener {
     struct conn_list guests;    /* in their handshake, keyed right so far */
     struct conn_list open;
     uint32_t strangers_n, guests_n;
-    uint64_t logged_ms;
-    uint32_t unlogged_n;
+    struct log_pace pace;
     uint16_t port;
     char path[112]; /* of a unix socket; "" else */
     dev_t path_dev;

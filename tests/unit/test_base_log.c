@@ -120,6 +120,21 @@ static void lines_of_several_threads_do_not_mix(void **state)
     assert_int_equal(count("begin 2222222222 end\n"), 50);
 }
 
+static void a_pace_lets_one_line_a_second_through_and_counts_the_rest(void **state)
+{
+    struct log_pace pace = {0};
+    char more[LOG_PACE_TEXT] = "x";
+
+    assert_true(log_pace_take(&pace, 5, more));
+    assert_string_equal(more, "");
+    assert_false(log_pace_take(&pace, 6, more));
+    assert_false(log_pace_take(&pace, 1004, more));
+    assert_true(log_pace_take(&pace, 1005, more));
+    assert_string_equal(more, " (and 2 more like this since the last line)");
+    assert_true(log_pace_take(&pace, 2005, more));
+    assert_string_equal(more, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +146,7 @@ int main(void)
         cmocka_unit_test_setup(a_text_cannot_forge_a_line_or_drive_the_terminal, at_info),
         cmocka_unit_test_setup(a_text_too_long_is_cut_and_marked, at_info),
         cmocka_unit_test_setup(lines_of_several_threads_do_not_mix, at_info),
+        cmocka_unit_test(a_pace_lets_one_line_a_second_through_and_counts_the_rest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
