@@ -68,6 +68,8 @@ enum mu_status {
 #define MU_ADDRESS_MAX 64       /* of a worker, "host:port" */
 #define MU_TAG_MAX 128          /* of mu_sync() and mu_barrier() */
 #define MU_VALUE_MAX (64 << 10) /* bytes of one value */
+#define MU_KEY_MAX 128          /* of a setting, terminator included */
+#define MU_ANY UINT64_MAX       /* as the expected version of a setting: any */
 #define MU_FOREVER (-1)         /* as a timeout: any negative number */
 
 /* The sentence for a status; never NULL, never freed. */
@@ -158,6 +160,69 @@ MU_API void mu_values_free(mu_values *values);
 
 /* Returns when every member has come. As mu_sync() with nothing to say. */
 MU_API int mu_barrier(mu_run *run, const char *tag, int64_t timeout_ms);
+
+/* Do all members say the same? As mu_sync(); on success *same_out is 1 or 0, the same for all. */
+MU_API int mu_agree(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,
+                    int *same_out);
+
+/* This worker has done that many steps: for `muster status`, and for the job's schedule. Never
+ * waits. A smaller number than before is fine: the work was started over. */
+MU_API int mu_progress(mu_run *run, uint64_t step);
+
+/* ---- the job's settings ----
+ *
+ * Keys with values that everyone in a job, and people, can read, change and watch. They outlive
+ * every process of the job. Some mean something to muster: size (wanted number of nodes), members
+ * (names of the nodes that stay, with commas), min, max, schedule ("size:steps,size:steps,size"),
+ * paused (true or false).
+ *
+ * One counter, the settings' version, grows with every change; a key's version is what it was at
+ * the key's last change. */
+
+typedef struct mu_setting {
+    const char *key;
+    const void *value; /* value_n bytes, and a zero byte behind them; NULL: it was removed */
+    size_t value_n;
+    uint64_t version;
+} mu_setting;
+
+typedef struct mu_settings {
+    uint64_t version; /* of all: what to watch after */
+    size_t n;
+    mu_setting *items; /* by key */
+} mu_settings;
+
+/* On success *setting_out is to be released by mu_setting_free(). MU_ENOENT: there is no such key.
+ * MU_EINVAL: that is no key. MU_ETIMEDOUT, MU_EDONE, MU_EPEER, MU_ENOMEM. */
+MU_API int mu_config_get(mu_run *run, const char *key, int64_t timeout_ms, mu_setting *setting_out);
+MU_API void mu_setting_free(mu_setting *setting);
+
+/* Those that begin with the prefix; "": all. To be released by mu_settings_free(). */
+MU_API int mu_config_list(mu_run *run, const char *prefix, int64_t timeout_ms,
+                          mu_settings *settings_out);
+MU_API void mu_settings_free(mu_settings *settings);
+
+/* Sets a key if its version is the expected one; 0: if it does not exist; MU_ANY: in any case. On
+ * success it is durable, and *version_out (may be NULL) is its new version.
+ *
+ * MU_EEXIST, MU_ECONFLICT: it was changed meanwhile; read it again. MU_EINVAL: the key or the value
+ * is not valid; mu_error() says why. MU_ELIMIT: too large or too many. MU_EAGAIN: the
+ * orchestrator was lost, or could not write, before it answered: the change may or may not have
+ * been made; read it again. MU_ETIMEDOUT is the same. MU_EDONE, MU_EPEER, MU_ENOMEM. */
+MU_API int mu_config_put(mu_run *run, const char *key, const void *value, size_t n, uint64_t expect,
+                         int64_t timeout_ms, uint64_t *version_out);
+
+/* Removes a key, in the same way. MU_ENOENT: it is not there. */
+MU_API int mu_config_remove(mu_run *run, const char *key, uint64_t expect, int64_t timeout_ms);
+
+/* Waits until something has changed after that version of the settings: the key, or, if it ends
+ * with '/' or is "", any that begins with it. On success *settings_out has what changed, each key
+ * as it is now, and the version to go on from.
+ *
+ * MU_ETIMEDOUT: nothing has. MU_ESTALE: changes have been forgotten; mu_config_list(), and go on
+ * from its version. MU_EDONE, MU_EPEER, MU_EINVAL, MU_ENOMEM. */
+MU_API int mu_config_watch(mu_run *run, const char *key, uint64_t after, int64_t timeout_ms,
+                           mu_settings *settings_out);
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,11 @@ struct cluster_config cluster_defaults(void)
                                    .join_window_ms = 2000,
                                    .orphan_ms = 600000,
                                    .takeover_ms = 620000,
-                                   .retry_ms = 100};
+                                   .retry_ms = 100,
+                                   .settings = {.keys_n = 256,
+                                                .value_bytes = CONFIG_VALUE_MAX,
+                                                .total_bytes = 256u << 10,
+                                                .window_n = 1024}};
 }
 
 static bool config_sane(const struct cluster_config *k)
@@ -36,6 +40,17 @@ static void *pool_init(struct cluster *c, size_t n, size_t size)
 {
     c->memory += n * size;
     return calloc(n, size);
+}
+
+static bool settings_init(struct cluster *c)
+{
+    int rc = c->settings == NULL ? MU_ENOMEM : MU_OK;
+
+    for (uint32_t i = 0; rc == MU_OK && i < c->config.jobs_max; i++) {
+        rc = config_init(&c->settings[i], "job", &c->config.settings);
+        c->memory += config_memory(&c->settings[i]);
+    }
+    return rc == MU_OK;
 }
 
 int cluster_init(const struct cluster_config *config, struct cluster **c_out)
@@ -55,6 +70,7 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     for (c->buckets = 16; c->buckets < config->nodes_max * 2; c->buckets *= 2) {
     }
     c->jobs = pool_init(c, config->jobs_max, sizeof(*c->jobs));
+    c->settings = pool_init(c, config->jobs_max, sizeof(*c->settings));
     c->nodes = pool_init(c, config->nodes_max, sizeof(*c->nodes));
     c->workers = pool_init(c, config->workers_max, sizeof(*c->workers));
     c->scratch = pool_init(c, config->workers_max, sizeof(*c->scratch));
@@ -66,9 +82,9 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     c->by_conn = pool_init(c, c->buckets, sizeof(uint32_t));
     items = pool_init(c, (size_t)config->nodes_max * 2, sizeof(*items));
     heap_init(&c->heap, items, config->nodes_max * 2);
-    if (c->jobs == NULL || c->nodes == NULL || c->workers == NULL || c->scratch == NULL ||
-        c->picked == NULL || c->ranking == NULL || c->loads == NULL || c->by_name == NULL ||
-        c->by_number == NULL || c->by_conn == NULL || items == NULL) {
+    if (!settings_init(c) || c->jobs == NULL || c->nodes == NULL || c->workers == NULL ||
+        c->scratch == NULL || c->picked == NULL || c->ranking == NULL || c->loads == NULL ||
+        c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL || items == NULL) {
         cluster_close(c);
         return MU_ENOMEM;
     }
@@ -94,6 +110,10 @@ void cluster_close(struct cluster *c)
     if (c == NULL) {
         return;
     }
+    for (uint32_t i = 0; c->settings != NULL && i < c->config.jobs_max; i++) {
+        config_close(&c->settings[i]);
+    }
+    free(c->settings);
     free(c->jobs);
     free(c->nodes);
     free(c->workers);
@@ -257,8 +277,10 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
     case RECORD_SPENT:
         uncharge(c, &r->u.spent);
         break;
-    case RECORD_WANT: /* The asker is told by the driver. */
-    case RECORD_DRAIN:
+    case RECORD_CONFIG:
+        config_abort(job_settings(c, job_of(c, r->u.config.job)));
+        break;
+    case RECORD_DRAIN: /* The asker is told by the driver. */
     case RECORD_N:
         break;
     }
@@ -288,8 +310,8 @@ static int dispatch(struct cluster *c, const struct event *e, struct effects *fx
         return on_closed(c, e, fx);
     case EVENT_ADMIN:
         return on_admin(c, e, fx);
-    case EVENT_WANT:
-        return on_want(c, e, fx);
+    case EVENT_CONFIG:
+        return on_config(c, e, fx);
     case EVENT_MODE:
         return on_mode(c, e, fx);
     case EVENT_WRITE_FAILED:

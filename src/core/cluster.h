@@ -16,6 +16,7 @@
 #ifndef CORE_CLUSTER_H
 #define CORE_CLUSTER_H
 
+#include "core/config.h"
 #include "core/message.h"
 
 struct cluster;
@@ -29,10 +30,11 @@ struct cluster_config {
     uint32_t suspect_ms;     /* suspicions gather this long */
     uint32_t join_window_ms; /* the first generation waits this long after a newcomer */
     uint32_t orphan_ms;
-    uint32_t takeover_ms; /* must be more than orphan_ms + lease_ms */
-    uint32_t retry_ms;    /* after a failed write */
-    uint64_t store;       /* this store's id; agents of another are refused */
-    bool adopt;           /* … unless this is set: they come in as newcomers */
+    uint32_t takeover_ms;          /* must be more than orphan_ms + lease_ms */
+    uint32_t retry_ms;             /* after a failed write */
+    uint64_t store;                /* this store's id; agents of another are refused */
+    struct config_limits settings; /* of each job */
+    bool adopt;                    /* … unless this is set: they come in as newcomers */
 };
 
 /* Sane times for a cluster of machines on one network; the store's id is left 0. */
@@ -47,7 +49,7 @@ enum record_kind {
     RECORD_FINISHED,
     RECORD_SPENT,
     RECORD_CHECKPOINT,
-    RECORD_WANT,
+    RECORD_CONFIG,
     RECORD_DRAIN,
     RECORD_N
 };
@@ -63,7 +65,7 @@ struct record {
         struct rec_finished finished;
         struct rec_spent spent;
         struct rec_checkpoint checkpoint;
-        struct rec_want want;
+        struct rec_config config;
         struct rec_drain drain;
     } u;
 };
@@ -82,6 +84,8 @@ enum note_kind {
     NOTE_FINISHED,
     NOTE_ENDED,
     NOTE_RESTARTED,
+    NOTE_RESIZED, /* people have changed what they want of a job: the reason says what */
+    NOTE_DRAINED, /* a node that was asked to leave has left */
     NOTE_N
 };
 
@@ -138,9 +142,19 @@ enum event_kind {
     EVENT_BYE,
     EVENT_CLOSED, /* the connection is gone */
     EVENT_ADMIN,
-    EVENT_WANT,        /* a new wish for a job's size; nodes_n names are resolved by the driver */
+    EVENT_CONFIG,      /* a change of a job's settings */
     EVENT_MODE,        /* u.job names the job and the mode that its first worker decided */
     EVENT_WRITE_FAILED /* this record will never be durable */
+};
+
+/* A change of a job's settings (core/config.h). One change per job is on its way at a time:
+ * MU_EAGAIN while there is another. MU_ENOENT: there is no such job, or no such key to remove. When
+ * it is not taken a sentence is in why (cap bytes). */
+struct config_wish {
+    const char *job;
+    struct config_request request;
+    char *why;
+    size_t cap;
 };
 
 /* `conn` is the driver's number of the connection it came by, never 0 and not reused
@@ -156,7 +170,7 @@ struct event {
         const struct msg_suspect *suspect;
         const struct msg_bye *bye;
         const struct msg_admin *admin;
-        const struct rec_want *want;
+        const struct config_wish *config;
         const struct rec_job *job;
         const struct record *record;
     } u;
@@ -214,14 +228,19 @@ int cluster_generation(struct cluster *c, const char *job, struct generation *g_
 
 size_t cluster_memory(const struct cluster *c);
 
+/* The job's settings; NULL if there is no such job. */
+const struct config *cluster_settings(const struct cluster *c, const char *job);
+
 /* The rest of a job, for those who show it. */
 struct job_look {
     struct job_view view;
-    uint32_t min, max, max_restarts;
-    uint32_t want_size;   /* nodes that people want; 0: as many as max */
+    uint32_t min, max; /* as they are in force: --nnodes, or what people have set */
+    uint32_t max_restarts;
+    uint32_t want_size;   /* nodes that people want, or their schedule; 0: as many as max */
     uint32_t survivors_n; /* living members of the active generation */
     uint8_t mode;
     bool paused;
+    bool listed;     /* people have named the nodes that stay */
     bool failed;     /* it ended so */
     const char *why; /* … and for this; "" if there is nothing to say */
 };

@@ -106,8 +106,8 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->why[0] = '\0';
         j->futile_n = 0;
         j->blame.until_ms = 0;
-        j->want_size = 0;
-        j->paused = j->listed = false;
+        j->stepped = false;
+        wish_forget(c, j);
         suspect_forget(c, j);
     }
     job_touch(c, j);
@@ -163,6 +163,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     if (old != NULL) {
         replace_node(c, old, n, fx);
     }
+    wish_of_node(c, n);
     list_push(c, &j->others, n);
     j->nodes_n++;
     if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
@@ -188,8 +189,10 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
         return MU_ECORRUPT;
     }
     j = &c->jobs[n->job];
-    say_note(fx, &(struct note){
-                     .kind = NOTE_GONE, .job = j->name, .node = n->name, .generation = j->number});
+    say_note(fx, &(struct note){.kind = n->draining ? NOTE_DRAINED : NOTE_GONE,
+                                .job = j->name,
+                                .node = n->name,
+                                .generation = j->number});
     n->state = NODE_GONE;
     n->going = false;
     conn_drop(c, n);
@@ -384,35 +387,6 @@ static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r)
     return MU_OK;
 }
 
-static int apply_want(struct cluster *c, const struct rec_want *r)
-{
-    struct job *j = job_find(c, r->job);
-    const struct list *lists[2];
-
-    if (j == NULL) {
-        return MU_ECORRUPT;
-    }
-    j->want_size = r->size;
-    j->paused = r->paused != 0;
-    j->listed = r->listed != 0;
-    lists[0] = &j->seniors;
-    lists[1] = &j->others;
-    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
-        EACH_IN (c, lists[l], n) {
-            n->listed = false;
-        }
-    }
-    for (uint32_t i = 0; i < r->nodes_n; i++) {
-        struct node *n = node_by_number(c, r->nodes[i]);
-
-        if (n != NULL && n->job == job_index(c, j)) {
-            n->listed = true;
-        }
-    }
-    job_touch(c, j);
-    return MU_OK;
-}
-
 static int apply_drain(struct cluster *c, const struct rec_drain *r, struct effects *fx)
 {
     struct node *n = node_by_number(c, r->node);
@@ -450,8 +424,8 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
         return apply_spent(c, &r->u.spent, fx);
     case RECORD_CHECKPOINT:
         return apply_checkpoint(c, &r->u.checkpoint);
-    case RECORD_WANT:
-        return apply_want(c, &r->u.want);
+    case RECORD_CONFIG:
+        return apply_config(c, &r->u.config, fx);
     case RECORD_DRAIN:
         return apply_drain(c, &r->u.drain, fx);
     case RECORD_N:

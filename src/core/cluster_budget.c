@@ -39,11 +39,11 @@ void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t co
         left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
                   !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
     }
-    if (left_n < j->min) {
+    if (left_n < job_min(j)) {
         record_failed(fx, j,
                       "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes "
                       "that --nnodes wants are left",
-                      n->name, j->max_restarts, left_n, j->min);
+                      n->name, j->max_restarts, left_n, job_min(j));
     }
 }
 

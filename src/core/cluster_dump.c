@@ -124,27 +124,16 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct record ckpt = {.kind = RECORD_CHECKPOINT,
                           .u.checkpoint = {.run = j->run, .step = j->checkpoint}};
-    struct record want = {
-        .kind = RECORD_WANT,
-        .u.want = {
-            .size = j->want_size, .paused = j->paused, .listed = j->listed, .nodes = c->picked}};
     struct record finished = {
         .kind = RECORD_FINISHED,
         .u.finished = {
             .run = j->run, .step = j->finished_step, .ended = j->ended, .failed = j->failed}};
 
     strcpy(ckpt.u.checkpoint.job, j->name);
-    strcpy(want.u.want.job, j->name);
     strcpy(finished.u.finished.job, j->name);
     strcpy(finished.u.finished.why, j->why);
-    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
-        if (c->nodes[i].state == NODE_UP && c->nodes[i].job == job_index(c, j) &&
-            c->nodes[i].listed) {
-            c->picked[want.u.want.nodes_n++] = c->nodes[i].number;
-        }
-    }
     say_record(fx, &ckpt);
-    say_record(fx, &want);
+    dump_settings(c, j, fx);
     if (j->finished) {
         say_record(fx, &finished);
     }

@@ -24,7 +24,7 @@ static void add_member(struct cluster *c, struct generation *g, const struct nod
 static bool hold_wanted(const struct job *j, uint32_t full_n)
 {
     /* Only scripts that run can show of which mode they are. */
-    return (j->paused && j->mode != MODE_AUTO) || !RULE(MIN_HOLDS, full_n >= j->min);
+    return (j->wish.paused && j->mode != MODE_AUTO) || !RULE(MIN_HOLDS, full_n >= job_min(j));
 }
 
 /* Makes the record. `full_n` is the number of nodes that have all their slots in it. */
@@ -132,10 +132,10 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
     uint32_t picked_n, full_n = 0;
 
-    if (j->available_n < j->min) {
+    if (j->available_n < job_min(j)) {
         return false;
     }
-    if (j->available_n < j->max && c->now_ms < window_ms && !survives(j)) {
+    if (j->available_n < job_size(c, j) && c->now_ms < window_ms && !survives(j)) {
         job_due(c, j, window_ms);
         j->dirty = true;
         return false;
@@ -156,7 +156,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
             }
         }
     }
-    if (full_n < j->min || same_as_published(c, j, &g, full_n)) {
+    if (full_n < job_min(j) || same_as_published(c, j, &g, full_n)) {
         return false;
     }
     if (c->now_ms < port_due_ms(c, j, &g)) {

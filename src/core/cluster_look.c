@@ -9,15 +9,19 @@ void cluster_set_store(struct cluster *c, uint64_t store)
 
 static void look(const struct cluster *c, const struct job *j, struct job_look *out)
 {
-    *out = (struct job_look){.min = j->min,
-                             .max = j->max,
-                             .max_restarts = j->max_restarts,
-                             .want_size = j->want_size,
-                             .mode = j->mode,
-                             .paused = j->paused,
-                             .survivors_n = j->tally.survivors_n,
-                             .failed = j->failed,
-                             .why = j->why};
+    bool sized = j->wish.size != 0 || j->wish.schedule.parts_n > 0;
+
+    *out = (struct job_look){
+        .min = job_min(j),
+        .max = job_max(j),
+        .max_restarts = j->max_restarts,
+        .want_size = sized && !j->wish.listed ? job_size((struct cluster *)(uintptr_t)c, j) : 0,
+        .mode = j->mode,
+        .paused = j->wish.paused,
+        .listed = j->wish.listed,
+        .survivors_n = j->tally.survivors_n,
+        .failed = j->failed,
+        .why = j->why};
     mu_assert(cluster_job(c, j->name, &out->view) == MU_OK);
 }
 

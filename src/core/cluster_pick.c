@@ -6,14 +6,9 @@
 
 #include <string.h>
 
-static uint32_t size_wanted(const struct job *j)
-{
-    return j->want_size != 0 && !j->listed ? MIN(j->want_size, j->max) : j->max;
-}
-
 static bool wanted(const struct job *j, const struct node *n)
 {
-    return !n->draining && (!j->listed || n->listed || !role_trains(n->role));
+    return !n->draining && (!j->wish.listed || n->listed || !role_trains(n->role));
 }
 
 /* Does it have a living worker that holds the lineage? */
@@ -107,7 +102,7 @@ static uint32_t pick_members(struct cluster *c, struct job *j, uint32_t cap, boo
 
 uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole)
 {
-    uint32_t cap = size_wanted(j);
+    uint32_t cap = job_size(c, j);
     uint32_t members_n = pick_members(c, j, cap, whole, false);
     uint32_t picked_n = pick_newcomers(c, j, members_n, cap, whole);
 

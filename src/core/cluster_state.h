@@ -8,6 +8,7 @@
 
 #include "base/heap.h"
 #include "core/cluster.h"
+#include "core/schedule.h"
 
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
@@ -89,6 +90,15 @@ struct list {
     uint32_t first, last;
 };
 
+/* What the settings of a job say of its size; 0 where they say nothing. */
+struct wish {
+    uint32_t min, max, size;
+    uint64_t size_version, schedule_version;
+    bool paused;
+    bool listed; /* there are names of nodes: only those stay */
+    struct schedule schedule;
+};
+
 /* A script that failed while others ran: it is charged at `until_ms`, unless it turns out that
  * another member was lost and this one fell with it. 0: none. */
 struct blame {
@@ -100,7 +110,8 @@ struct job {
     char name[NAME_MAX_LEN];
     bool used;
     uint32_t run;
-    uint32_t min, max, max_restarts;
+    uint32_t min, max; /* --nnodes; what is in force: job_min(), job_max() */
+    uint32_t max_restarts;
     uint32_t next_min, next_max; /* while `creating`: what its record will say */
     uint8_t next_mode;
     uint8_t mode;
@@ -115,12 +126,12 @@ struct job {
     uint64_t finished_step;
     bool finished, ended, failed;
     char why[TEXT_MAX_LEN]; /* it ended so */
-    uint32_t want_size;
-    bool paused, listed;
+    struct wish wish;
     struct list seniors, others;
     uint32_t nodes_n;
     /* Volatile. */
     uint64_t step;
+    bool stepped; /* a member has said how far it is */
     uint32_t available_n;
     struct tally tally;
     uint64_t proposed; /* the number of the generation that is on its way to the journal; 0: none */
@@ -171,6 +182,7 @@ struct cluster {
     uint64_t jobs_due_ms;
     uint32_t touched; /* jobs to judge after this event */
     struct job *jobs;
+    struct config *settings; /* by job */
     struct node *nodes;
     struct worker *workers;
     struct member *scratch;    /* workers_max: the generation being built or sent */
@@ -269,9 +281,21 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx);
 /* cluster.c: judges every job that something has happened to */
 void cluster_settle(struct cluster *c, struct effects *fx);
 
-/* cluster_want.c: what people ask for */
+/* cluster_wish.c: settings, and what they mean for a job's size */
+struct config *job_settings(struct cluster *c, const struct job *j);
+uint32_t job_min(const struct job *j);
+uint32_t job_max(const struct job *j);
+uint32_t job_size(struct cluster *c, const struct job *j);
+void job_stepped(struct cluster *c, struct job *j, uint64_t step, bool is_member);
+void wish_read(struct cluster *c, struct job *j);
+void wish_forget(struct cluster *c, struct job *j);
+void wish_of_node(struct cluster *c, struct node *n);
+int on_config(struct cluster *c, const struct event *e, struct effects *fx);
+int apply_config(struct cluster *c, const struct rec_config *r, struct effects *fx);
+void dump_settings(struct cluster *c, const struct job *j, struct effects *fx);
+
+/* cluster_admin.c: what people ask for besides */
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
-int on_want(struct cluster *c, const struct event *e, struct effects *fx);
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
 void record_mode(const struct job *j, uint8_t mode, struct effects *fx);
 void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)

@@ -36,6 +36,21 @@ void config_close(struct config *config)
     *config = (struct config){0};
 }
 
+void config_reset(struct config *config, const char *job)
+{
+    mu_assert(text_is_name(job, strnlen(job, NAME_MAX_LEN)));
+    strcpy(config->job, job);
+    config->entries_n = config->values_n = 0;
+    config->version = config->floor = 0;
+    config->pending = false;
+}
+
+size_t config_memory(const struct config *config)
+{
+    return config->limits.keys_n * sizeof(config->entries[0]) + config->limits.total_bytes +
+           config->limits.window_n * sizeof(config->window[0]);
+}
+
 /* The place of a key among the entries: its own, or where it would go in. */
 static uint32_t place_of(const struct config *c, const char *key, bool *found)
 {

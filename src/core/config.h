@@ -53,6 +53,10 @@ struct config {
 int config_init(struct config *config, const char *job, const struct config_limits *limits);
 void config_close(struct config *config);
 
+/* Empty, as the settings of this job, in the memory that it has. */
+void config_reset(struct config *config, const char *job);
+size_t config_memory(const struct config *config);
+
 struct config_request {
     const char *key;
     const void *value;

@@ -330,6 +330,49 @@ struct msg_state {
     uint8_t *data;
 };
 
+/* ---- worker <-> its agent <-> orchestrator, and people <-> orchestrator: settings ---- */
+
+enum config_verb {
+    CONFIG_GET, /* the key's value */
+    CONFIG_PUT, /* sets it */
+    CONFIG_REMOVE,
+    CONFIG_LIST,  /* all keys that begin with `key`: one SETTING each, then one without a key */
+    CONFIG_WATCH, /* what has changed after version `after` of the settings, as LIST; if nothing
+                   * has, the answer comes when something does, or after wait_ms without any. For a
+                   * key that ends with '/', or "": all that begin with it */
+    CONFIG_VERB_N
+};
+
+/* A frame of its own for each. `request` and `worker` come back in the answer. */
+struct msg_config {
+    wid worker; /* 0: people ask */
+    uint64_t request;
+    uint8_t verb;
+    char job[NAME_MAX_LEN]; /* of an agent: its own, whatever it says */
+    char key[CONFIG_KEY_MAX];
+    uint64_t expect; /* put, remove: the key's version; 0: it must not exist; UINT64_MAX: any */
+    uint64_t after;
+    uint32_t wait_ms;
+    uint32_t value_n;
+    uint8_t *value;
+};
+
+/* `version` is the key's (removed: that of the removal); in the last of a list or a watch, whose
+ * key is "", the settings' own: where the next watch goes on. Status MU_ESTALE to a watch: changes
+ * have been forgotten; list, and go on from there. */
+struct msg_setting {
+    wid worker;
+    uint64_t request;
+    int32_t status;
+    uint8_t more; /* another one follows */
+    uint8_t deleted;
+    uint64_t version;
+    char key[CONFIG_KEY_MAX];
+    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
+    uint32_t value_n;
+    uint8_t *value;
+};
+
 /* ---- people -> orchestrator ---- */
 
 enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_N };

@@ -173,6 +173,48 @@ void events_ask(struct session *s, const struct msg_ask *m, uint64_t request);
 void events_unfollow(struct session *s);
 void events_close(struct orchestrator *o);
 
+/* settings.c: the settings of jobs, for frames and for HTTP alike. Reading: cluster_settings(). */
+
+/* A change. It is the asker's, who may not touch it until done() was called: once, perhaps at once,
+ * when the change is durable (then `version` is the key's) or is not made (then why says so). */
+struct setting_ask {
+    struct setting_ask *next;
+    char job[NAME_MAX_LEN];
+    struct config_request request; /* key and value are the asker's, and stay until done() */
+    void (*done)(struct orchestrator *o, struct setting_ask *a, int status, uint64_t version,
+                 const char *why);
+};
+
+/* Asks of one job are taken in their order, one at a time. At most SETTING_ASKS_MAX wait: then
+ * MU_EAGAIN. A write that fails: MU_EIO. */
+void settings_change(struct orchestrator *o, struct setting_ask *a);
+
+/* Somebody waits for a change of `key` after version `after` of the settings; for any that begins
+ * with the key if that ends with '/' or is "". */
+struct setting_watch {
+    struct setting_watch *next, *prev;
+    char job[NAME_MAX_LEN];
+    char key[CONFIG_KEY_MAX];
+    uint64_t after;
+    uint64_t due_ms;
+    /* Once: MU_OK, there is something to read; MU_ETIMEDOUT; MU_ESTALE, as config_since() has it;
+     * MU_ENOENT, there is no such job; MU_ELIMIT, too many wait. Off the list then. */
+    void (*done)(struct orchestrator *o, struct setting_watch *w, int status);
+};
+
+void settings_watch(struct orchestrator *o, struct setting_watch *w);
+void settings_unwatch(struct orchestrator *o, struct setting_watch *w);
+/* Is this change one that the watch waits for? */
+bool setting_matches(const char *watched, const char *key);
+
+void settings_open(struct orchestrator *o);
+void settings_close(struct orchestrator *o); /* who waits is told MU_EAGAIN */
+void settings_frame(struct session *s, const struct msg_config *m);
+void settings_closed(struct session *s);
+void settings_record(struct orchestrator *o, const struct record *r, int status);
+void settings_tick(struct orchestrator *o);
+uint64_t settings_deadline(const struct orchestrator *o);
+
 /* values.c: values by tag. A record that was applied may complete or end some. */
 int values_open(struct orchestrator *o);
 void values_restore(struct orchestrator *o);

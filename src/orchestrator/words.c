@@ -12,7 +12,7 @@ static const char *const kinds[NOTE_N] = {
     [NOTE_ACTIVE] = "active",       [NOTE_LOST] = "lost",         [NOTE_BACK] = "back",
     [NOTE_DRAINING] = "draining",   [NOTE_GONE] = "gone",         [NOTE_REFUSED] = "refused",
     [NOTE_TAKEOVER] = "takeover",   [NOTE_FINISHED] = "finished", [NOTE_ENDED] = "ended",
-    [NOTE_RESTARTED] = "restarted",
+    [NOTE_RESTARTED] = "restarted", [NOTE_RESIZED] = "resized",   [NOTE_DRAINED] = "drained",
 };
 
 const char *words_kind(unsigned kind)
@@ -100,6 +100,12 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
         break;
     case NOTE_GONE:
         snprintf(buf, cap, "%s is gone%s%s", who, colon, e->reason);
+        break;
+    case NOTE_DRAINED:
+        snprintf(buf, cap, "%s has left", who);
+        break;
+    case NOTE_RESIZED:
+        snprintf(buf, cap, "as people want it: %s", e->reason);
         break;
     case NOTE_REFUSED:
         snprintf(buf, cap, "refused%s%s", colon, e->reason);

@@ -88,12 +88,12 @@ static void draw_mode(struct world *w)
 
 static void draw_config(struct world *w)
 {
-    struct config *k = &w->config;
+    struct sim_config *k = &w->config;
 
-    *k = (struct config){.nodes_n = (uint32_t)world_between(w, 1, 5),
-                         .slots = world_chance(w, 300000) ? 2 : 1,
-                         .steps_n = world_between(w, 40, 100),
-                         .fate_end_us = world_between(w, 2000, 6000) * US_PER_MS};
+    *k = (struct sim_config){.nodes_n = (uint32_t)world_between(w, 1, 5),
+                             .slots = world_chance(w, 300000) ? 2 : 1,
+                             .steps_n = world_between(w, 40, 100),
+                             .fate_end_us = world_between(w, 2000, 6000) * US_PER_MS};
     k->long_faults = world_chance(w, 200000);
     if (k->long_faults) {
         k->fate_end_us *= 3;
@@ -217,6 +217,24 @@ static void list_some(struct world *w, uint64_t b)
     }
 }
 
+/* One in four is a schedule, by steps that the job may yet come to. */
+static void resize(struct world *w, uint64_t b)
+{
+    uint32_t size = (uint32_t)(b >> 20) % w->config.max + 1;
+    char text[64];
+
+    if ((b >> 40) % 4 != 0) {
+        trace(w, "people", "want %u nodes", size);
+        orch_size(w, size);
+        return;
+    }
+    size = MAX(size, w->config.min);
+    snprintf(text, sizeof(text), "%u:%u,%u:%u,%u", size, (uint32_t)(b >> 42) % 60 + 1,
+             w->config.min, (uint32_t)(b >> 48) % 60 + 1, w->config.max);
+    trace(w, "people", "want %s nodes", text);
+    orch_setting(w, "schedule", text);
+}
+
 /* How long a fault lasts: in some seeds so long that everyone out of touch gives up. */
 static uint64_t span_of(const struct world *w, uint64_t b)
 {
@@ -329,12 +347,11 @@ static void gentle(struct world *w, enum fate kind, uint64_t b)
         start_one(w, m, true);
         break;
     case FATE_RESIZE:
-        trace(w, "people", "want %u nodes", (uint32_t)(b >> 20) % w->config.max + 1);
-        orch_want(w, (uint32_t)(b >> 20) % w->config.max + 1, false);
+        resize(w, b);
         break;
     case FATE_PAUSE:
         trace(w, "people", "pause the job");
-        orch_want(w, 0, true);
+        orch_setting(w, "paused", "true");
         later(w, span_us / 2, FATE_UNPAUSE, 0);
         break;
     case FATE_LIST:
@@ -342,7 +359,7 @@ static void gentle(struct world *w, enum fate kind, uint64_t b)
         break;
     case FATE_UNPAUSE:
         trace(w, "people", "let the job go on");
-        orch_want(w, 0, false);
+        orch_setting(w, "paused", "false");
         break;
     default:
         break;

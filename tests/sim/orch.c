@@ -280,17 +280,19 @@ void orch_start(struct world *w)
     struct store_notify notify = {0};
     struct orch *o = &w->orch;
     struct orch_effects fx = effects(w);
-    struct cluster_config config = {.jobs_max = 2,
-                                    .nodes_max = 3 * NODES_N,
-                                    .workers_max = 3 * WORKERS_N,
-                                    .lease_ms = LEASE_MS,
-                                    .reconnect_ms = 100,
-                                    .suspect_ms = 50,
-                                    .join_window_ms = 400,
-                                    .orphan_ms = 3000,
-                                    .takeover_ms = 5000,
-                                    .retry_ms = 100,
-                                    .store = 77};
+    struct cluster_config config = {
+        .jobs_max = 2,
+        .nodes_max = 3 * NODES_N,
+        .workers_max = 3 * WORKERS_N,
+        .lease_ms = LEASE_MS,
+        .reconnect_ms = 100,
+        .suspect_ms = 50,
+        .join_window_ms = 400,
+        .orphan_ms = 3000,
+        .takeover_ms = 5000,
+        .retry_ms = 100,
+        .settings = {.keys_n = 8, .value_bytes = 256, .total_bytes = 1024, .window_n = 8},
+        .store = 77};
     char error[STORE_ERROR_MAX];
 
     if (o->alive) {
@@ -422,32 +424,51 @@ void orch_event(struct world *w, struct sim_event *e)
 
 /* ---- people ---- */
 
-static void want(struct world *w, struct rec_want *m)
+void orch_setting(struct world *w, const char *key, const char *value)
 {
-    struct event e = {.kind = EVENT_WANT, .u.want = m};
+    struct config_wish m = {.job = "job", .request = {.key = key, .expect = CONFIG_ANY}};
+    struct event e = {.kind = EVENT_CONFIG, .u.config = &m};
 
-    strcpy(m->job, "job");
+    m.request.remove = value == NULL;
+    m.request.value = value;
+    m.request.value_n = value == NULL ? 0 : (uint32_t)strlen(value);
     if (w->orch.alive && w->orch.stopped_until_us <= w->now_us) {
         step_cluster(w, &e);
     }
 }
 
-void orch_want(struct world *w, uint32_t size, bool paused)
+void orch_size(struct world *w, uint32_t size)
 {
-    struct rec_want m = {.size = size, .paused = paused};
+    char text[16];
 
-    want(w, &m);
+    snprintf(text, sizeof(text), "%u", size);
+    orch_setting(w, "size", size == 0 ? NULL : text);
 }
 
 void orch_list(struct world *w, const uint32_t *machines, uint32_t n)
 {
-    uint32_t numbers[NODES_N];
-    struct rec_want m = {.listed = 1, .nodes_n = n, .nodes = numbers};
+    char text[512] = "";
 
     for (uint32_t i = 0; i < n; i++) {
-        numbers[i] = w->machines[machines[i]].agent.node;
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? "," : "",
+                 w->machines[machines[i]].name);
     }
-    want(w, &m);
+    orch_setting(w, "members", text);
+}
+
+/* One change is on its way at a time: the next call takes the next. */
+void orch_want_all(struct world *w)
+{
+    static const char *const KEYS[] = {"members", "paused", "schedule", "size"};
+    const struct config *s = w->orch.alive ? cluster_settings(w->orch.cluster, "job") : NULL;
+    struct rec_config r;
+
+    for (size_t i = 0; s != NULL && i < ARRAY_LEN(KEYS); i++) {
+        if (config_get(s, KEYS[i], &r) == MU_OK) {
+            orch_setting(w, KEYS[i], NULL);
+            return;
+        }
+    }
 }
 
 int orch_admin(struct world *w, enum admin_verb verb, uint32_t machine)

@@ -109,7 +109,7 @@ static bool command_run(struct script *s, char **words, int n)
 
 static bool cluster_option(struct script *s, char *word)
 {
-    struct config *k = &s->w->config;
+    struct sim_config *k = &s->w->config;
     char *value = strchr(word, '=');
     uint64_t number = 0, us = 0;
     unsigned min, max;
@@ -148,7 +148,7 @@ static bool command_cluster(struct script *s, char **words, int n)
 
     world_reset(w, 1);
     w->quiet = w->traced = true;
-    w->config = (struct config){
+    w->config = (struct sim_config){
         .nodes_n = 3, .slots = 1, .min = 1, .max = 4, .steps_n = 60, .mode = MODE_INPROCESS};
     w->fortune = (struct fortune){.delay_min_us = 500,
                                   .delay_max_us = 500,
@@ -345,13 +345,13 @@ static bool command_want(struct script *s, char **words, int n)
     if (n != 2 || !script_number(words[1], &size)) {
         return false;
     }
-    orch_want(s->w, (uint32_t)size, false);
+    orch_size(s->w, (uint32_t)size);
     return true;
 }
 
 static bool command_pause(struct script *s, char **words, int n)
 {
-    orch_want(s->w, 0, strcmp(words[0], "pause") == 0);
+    orch_setting(s->w, "paused", strcmp(words[0], "pause") == 0 ? "true" : "false");
     return n == 1 || (n == 2 && strcmp(words[1], "on") == 0);
 }
 

@@ -70,7 +70,7 @@ static void go(struct world *w)
     fate_heal(w);
     /* People want all of it to run, and say so until it is heard. */
     for (uint64_t t = 0; t < HEAL_BOUND_US && !w->failed && !check_done(w); t += WANT_EVERY_US) {
-        orch_want(w, 0, false);
+        orch_want_all(w);
         world_run_until(w, w->now_us + WANT_EVERY_US);
         if (t % GRACE_US == 0) {
             end_grace(w);

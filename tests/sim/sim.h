@@ -149,7 +149,7 @@ struct fortune {
         calm; /* nothing happens to the control plane but what happens to the orchestrator itself */
 };
 
-struct config {
+struct sim_config {
     uint32_t nodes_n, slots, min, max;
     uint64_t steps_n;
     uint32_t checkpoint_every; /* 0: never */
@@ -239,7 +239,7 @@ struct world {
     uint64_t now_us;
     uint64_t events_n;
     uint64_t order;
-    struct config config;
+    struct sim_config config;
     struct fortune fortune;
     struct model model;
     struct orch orch;
@@ -280,7 +280,10 @@ void world_fail(struct world *w, const char *fmt, ...) __attribute__((format(pri
 void orch_start(struct world *w);
 void orch_crash(struct world *w);
 void orch_event(struct world *w, struct sim_event *e);
-void orch_want(struct world *w, uint32_t size, bool paused);
+/* People change a setting of the job; value NULL: they remove it. */
+void orch_setting(struct world *w, const char *key, const char *value);
+void orch_size(struct world *w, uint32_t size); /* 0: as many as there are */
+void orch_want_all(struct world *w);            /* takes back what was wanted, one at a time */
 void orch_list(struct world *w, const uint32_t *machines, uint32_t n);
 int orch_admin(struct world *w, enum admin_verb verb, uint32_t machine); /* as cluster_step() */
 uint64_t orch_now_ms(const struct world *w);

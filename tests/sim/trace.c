@@ -109,6 +109,7 @@ void trace_note(struct world *w, const struct note *n)
         trace(w, "orchestrator", "%s drains", who);
         break;
     case NOTE_GONE:
+    case NOTE_DRAINED:
         trace(w, "orchestrator", "%s is gone", who);
         break;
     case NOTE_REFUSED:
@@ -123,6 +124,7 @@ void trace_note(struct world *w, const struct note *n)
     case NOTE_ENDED:
         trace(w, "orchestrator", "the run has ended");
         break;
+    case NOTE_RESIZED: /* The people who want it have said so. */
     case NOTE_RESTARTED:
     case NOTE_N:
         break;

@@ -279,32 +279,45 @@ void form(const char *names)
 
 /* ---- people ---- */
 
-static void want_it(struct rec_want *m)
+int setting(const char *key, const char *value)
 {
-    snprintf(m->job, sizeof(m->job), "%s", f.job);
-    fixture_step(&(struct event){.kind = EVENT_WANT, .u.want = m});
+    struct config_wish m = {.job = f.job,
+                            .request = {.key = key, .expect = CONFIG_ANY, .remove = value == NULL},
+                            .why = f.why,
+                            .cap = sizeof(f.why)};
+
+    f.why[0] = '\0';
+    if (value != NULL) {
+        m.request.value = value;
+        m.request.value_n = (uint32_t)strlen(value);
+    }
+    fixture_step(&(struct event){.kind = EVENT_CONFIG, .u.config = &m});
+    return f.rc;
 }
 
 void want(uint32_t size)
 {
-    want_it(&(struct rec_want){.size = size});
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", size);
+    setting("size", size == 0 ? NULL : text);
 }
 
 void paused(bool is_paused)
 {
-    want_it(&(struct rec_want){.paused = is_paused});
+    setting("paused", is_paused ? "true" : "false");
 }
 
 void want_nodes(const char *names)
 {
-    uint32_t numbers[16];
-    struct rec_want m = {.listed = 1, .nodes = numbers};
+    char text[256] = "";
 
     EACH_NAME(names, name)
     {
-        numbers[m.nodes_n++] = at(name)->node;
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", text[0] ? "," : "",
+                 name);
     }
-    want_it(&m);
+    setting("members", text);
 }
 
 int admin(enum admin_verb verb, const char *node)

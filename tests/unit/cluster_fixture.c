@@ -85,8 +85,8 @@ static void tell(struct stub *s, const struct effect *e)
 static void emit(struct effects *fx, const struct effect *e)
 {
     static const char *const NOTES[NOTE_N] = {
-        "joined", "warm",    "generation", "active",   "lost",  "back",      "draining",
-        "gone",   "refused", "takeover",   "finished", "ended", "restarted",
+        "joined",  "warm",     "generation", "active", "lost",      "back",    "draining", "gone",
+        "refused", "takeover", "finished",   "ended",  "restarted", "resized", "drained",
     };
 
     if (e->kind == EFFECT_RECORD) {

@@ -62,6 +62,7 @@ struct fixture {
     uint32_t min, max, slots, max_restarts;
     uint8_t mode;
     const char *job;
+    char why[256]; /* the last setting was not taken */
 };
 
 extern struct fixture f;
@@ -101,6 +102,8 @@ void form(const char *names);
 
 void want(uint32_t size);
 void want_nodes(const char *names);
+/* value NULL: removes it. f.why says why not. */
+int setting(const char *key, const char *value);
 void paused(bool paused);
 int admin(enum admin_verb verb, const char *node);
 int decide(enum mode mode);

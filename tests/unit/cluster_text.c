@@ -80,8 +80,10 @@ void record_brief(const struct record *r, char *out)
     case RECORD_CHECKPOINT:
         snprintf(out, TEXT_MAX, "record checkpoint %" PRIu64, r->u.checkpoint.step);
         break;
-    case RECORD_WANT:
-        snprintf(out, TEXT_MAX, "record want %u", r->u.want.size);
+    case RECORD_CONFIG:
+        snprintf(out, TEXT_MAX, "record %s %.*s", r->u.config.key,
+                 r->u.config.deleted ? 7 : (int)r->u.config.value_n,
+                 r->u.config.deleted ? "removed" : (const char *)r->u.config.value);
         break;
     case RECORD_DRAIN:
         snprintf(out, TEXT_MAX, "record drain %s", node_name(r->u.drain.node));
@@ -106,20 +108,6 @@ static size_t generation_full(const struct generation *g, char *out, size_t cap)
                               m->host, m->role, m->flags, m->addr);
     }
     return n;
-}
-
-static void want_full(const struct rec_want *w, char *out, size_t cap)
-{
-    size_t n = (size_t)snprintf(out, cap, "want %s size %u paused %u listed %u:", w->job, w->size,
-                                w->paused, w->listed);
-
-    for (uint32_t node = 1; node < ARRAY_LEN(names); node++) { /* in order, whatever theirs is */
-        for (uint32_t i = 0; i < w->nodes_n && n < cap; i++) {
-            if (w->nodes[i] == node) {
-                n += (size_t)snprintf(out + n, cap - n, " %u", node);
-            }
-        }
-    }
 }
 
 /* Every field. Floors of nodes are left out: numbers that were given away for nothing need
@@ -156,8 +144,10 @@ void record_full(const struct record *r, char *out, size_t cap)
         snprintf(out, cap, "checkpoint %s run %u step %" PRIu64, r->u.checkpoint.job,
                  r->u.checkpoint.run, r->u.checkpoint.step);
         break;
-    case RECORD_WANT:
-        want_full(&r->u.want, out, cap);
+    case RECORD_CONFIG:
+        snprintf(out, cap, "config %s %s version %" PRIu64 " deleted %u: %.*s", r->u.config.job,
+                 r->u.config.key, r->u.config.version, r->u.config.deleted,
+                 (int)r->u.config.value_n, (const char *)r->u.config.value);
         break;
     case RECORD_GONE:
         snprintf(out, cap, "gone %u", r->u.gone.node);
@@ -188,8 +178,8 @@ struct record record_copy(const struct record *r)
     if (r->kind == RECORD_GENERATION) {
         copy.u.generation.members =
             copy_of(r->u.generation.members, r->u.generation.members_n * sizeof(struct member));
-    } else if (r->kind == RECORD_WANT) {
-        copy.u.want.nodes = copy_of(r->u.want.nodes, r->u.want.nodes_n * sizeof(uint32_t));
+    } else if (r->kind == RECORD_CONFIG) {
+        copy.u.config.value = copy_of(r->u.config.value, r->u.config.value_n);
     }
     return copy;
 }
@@ -198,8 +188,8 @@ void record_free(struct record *r)
 {
     if (r->kind == RECORD_GENERATION) {
         free(r->u.generation.members);
-    } else if (r->kind == RECORD_WANT) {
-        free(r->u.want.nodes);
+    } else if (r->kind == RECORD_CONFIG) {
+        free(r->u.config.value);
     }
 }
 

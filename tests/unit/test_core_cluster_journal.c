@@ -290,7 +290,7 @@ static void records_of_unknown_jobs_are_refused(void **state)
                              .u.finished = {.job = "x", .run = 1, .step = 1, .ended = 1}});
     refused(&(struct record){.kind = RECORD_SPENT, .u.spent = {"x", "a", 0, 1, 1}});
     refused(&(struct record){.kind = RECORD_CHECKPOINT, .u.checkpoint = {"x", 1, 1}});
-    refused(&(struct record){.kind = RECORD_WANT, .u.want = {"x", 1, 0, 0, 0, NULL}});
+    refused(&(struct record){.kind = RECORD_CONFIG, .u.config = {"x", "k", 1, 0, 0, NULL}});
     refused(&(struct record){.kind = RECORD_N});
 }
 

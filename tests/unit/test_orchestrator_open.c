@@ -130,12 +130,11 @@ static void a_record_of_another_part_is_not_ours(void **state)
 {
     struct kit *k = *state;
     struct orchestrator_config config = config_of(k);
-    struct rec_config setting = {.job = "job", .key = "k"};
+    struct rec_want want = {.job = "job"};
     uint8_t bytes[256];
     size_t n;
 
-    assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &setting, bytes, sizeof(bytes), &n),
-                     MU_OK);
+    assert_int_equal(wire_record_encode(WIRE_REC_WANT, &want, bytes, sizeof(bytes), &n), MU_OK);
     kit_start(k);
     kit_stop(k);
     append(k, bytes, n);

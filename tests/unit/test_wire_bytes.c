@@ -127,6 +127,8 @@ static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4, "u", 5, 8};
 static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
 static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
 static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
+static struct msg_config config = {N3, 5, CONFIG_WATCH, "j", "k/", UINT64_MAX, 6, 250, 3, data};
+static struct msg_setting setting = {N3, 5, MU_ESTALE, 1, 0, 7, "k", "no", 3, data};
 static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why"};
 
 static const struct golden added[] = {
@@ -146,6 +148,13 @@ static const struct golden added[] = {
      "4d53545201010800400000000700000000000000080706050403020194ae825e0200000003000000"
      "0500000000000000f2ffffff0700000000000000010000000200000001000001040000000300623a"
      "3202006e6f03000000d100d309000000"},
+    {WIRE_CONFIG, &config, NULL,
+     "4d5354520101090033000000070000000000000008070605040302019c63be0d0200000003000000"
+     "05000000000000000401006a02006b2fffffffffffffffff0600000000000000fa00000003000000"
+     "d100d3"},
+    {WIRE_SETTING, &setting, NULL,
+     "4d53545201010a002c0000000700000000000000080706050403020145683a3a0200000003000000"
+     "0500000000000000f7ffffff0100070000000000000001006b02006e6f03000000d100d3"},
     {WIRE_ASK, &ask, NULL,
      "4d535452010141000c0000000700000000000000080706050403020129e0c7890201006a0c000000"
      "00000000"},

@@ -1,4 +1,4 @@
-/* What people ask for: drain a node, end a job, give up on its lineage, another size. */
+/* What people ask for: drain a node, end a job, give up on its lineage. */
 #include "core/cluster_state.h"
 
 #include <stdarg.h>
@@ -70,22 +70,6 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
     default:
         return MU_EINVAL;
     }
-}
-
-int on_want(struct cluster *c, const struct event *e, struct effects *fx)
-{
-    const struct job *j = job_find(c, e->u.want->job);
-    struct record r = {.kind = RECORD_WANT, .u.want = *e->u.want};
-
-    if (j == NULL || j->run == 0) {
-        return MU_ENOENT;
-    }
-    if (r.u.want.size > j->max || (r.u.want.size != 0 && r.u.want.size < j->min) ||
-        (r.u.want.listed != 0 && r.u.want.nodes_n == 0)) {
-        return MU_EINVAL;
-    }
-    say_record(fx, &r);
-    return MU_OK;
 }
 
 void record_mode(const struct job *j, uint8_t mode, struct effects *fx)
