@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 # A folder includes only itself and those before it.
-LAYERS = ['base', 'core', 'wire', 'store', 'net', 'comm', 'data', 'ps', 'run', 'orchestrator',
-          'agent', 'cli']
+LAYERS = ['base', 'core', 'wire', 'store', 'net', 'http', 'comm', 'data', 'ps', 'run',
+          'orchestrator', 'agent', 'cli']
 
 PURE = ['core', 'wire']
 PURE_HEADERS = {'muster.h', 'inttypes.h', 'limits.h', 'stdarg.h', 'stdbool.h', 'stddef.h',

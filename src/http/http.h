@@ -65,12 +65,15 @@ struct http_config {
     struct http_limits limits;
 };
 
-/* error: NET_ERROR_MAX. After an error too the loop must run until nothing is left. */
+/* config is copied, and what it points to borrowed until http_close(); the files are read here.
+ * MU_EREFUSED: not on loopback, and no certificate. error: NET_ERROR_MAX. After an error too the
+ * loop must run until nothing is left. */
 int http_open(uv_loop_t *loop, const struct http_config *config, struct http **h_out, char *error);
 uint16_t http_port(const struct http *h);
 
-/* Waits for the thread. Requests that are still with a handler must have been answered, or are
- * answered by http_answer… afterwards, which then only frees them. */
+/* Waits for the thread, and for at most half a second until answers have left. Requests that are
+ * still with a handler must have been answered, or are answered by http_answer… afterwards, which
+ * then only frees them. */
 void http_close(struct http *h);
 
 /* ---- what was asked ---- */
