@@ -109,8 +109,9 @@ static void put_error(struct http_request *q, unsigned status, const char *hint,
     json_decref(json);
 }
 
-static void put_error_v(struct http_request *q, unsigned status, const char *hint, const char *fmt,
-                        va_list args)
+__attribute__((format(printf, 4, 0))) static void put_error_v(struct http_request *q,
+                                                              unsigned status, const char *hint,
+                                                              const char *fmt, va_list args)
 {
     char error[1024];
 

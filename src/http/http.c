@@ -57,7 +57,7 @@ static void on_tick(uv_timer_t *tick)
 
 /* ---- libmicrohttpd ---- */
 
-static void on_log(void *cls, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void on_log(void *cls, const char *fmt, va_list args)
 {
     struct http *h = cls;
     char text[NET_ERROR_MAX];
