@@ -10,7 +10,7 @@ import signal
 import time
 
 import kit
-from puppets import PROGRAM, STATUSES, Puppets
+from puppets import PROGRAM, STATUSES, Puppets, Stage
 
 SERVE = ('--lease', '2', '--join-window', '0.2')
 LONG_MS = kit.LONG_S * 1000
@@ -143,39 +143,9 @@ def test_a_sum_of_ones_is_the_number_of_workers_from_two_to_three_to_two():
 
 # ---- 3, 4, 5: values by tag, barriers, the end; in workers that know muster ----
 
-class Stage:
-    """Nodes whose workers are puppets."""
-
-    def __init__(self, world, puppets, mode, nnodes='1:4'):
-        self.orchestrator = world.orchestrator(*SERVE)
-        self.job = self.orchestrator.job(nnodes=nnodes, mode=mode)
-        self.puppets = puppets
-        self.nodes = {}
-
-    def start(self, *names, flags=()):
-        for name in names:
-            self.nodes[name] = self.job.node(name, *flags, script=PROGRAM,
-                                             E2E_PUPPETS=self.puppets.path)
-            self.nodes[name].wait_log('in job ')
-
-    def workers(self, *names):
-        """Of these nodes, which it starts; by rank."""
-        self.start(*names)
-        return self.puppets.ordered(*names)
-
-    def leave(self, found):
-        """The workers end as finished ones do, and with them the job."""
-        for one in found:
-            one.do('leave')
-        for one in found:
-            one.tell('exit 0')
-        codes = {name: node.wait() for name, node in self.nodes.items()}
-        assert set(codes.values()) == {0}, codes
-
-
 def everyone_gets_everyones_value(mode):
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, mode, nnodes='2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, mode, nnodes='2')
         found = stage.workers('a', 'b')
         addresses = found[0].world()['addresses']
         for turn in range(3):  # The same tag again and again.
@@ -197,7 +167,7 @@ def test_everyone_gets_everyones_value_by_tag_in_auto_mode():
 
 def test_whoever_is_late_is_named_by_a_time_out_and_nothing_is_left_of_it():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='2')
         found = stage.workers('a', 'b')
         for order in ('sync tag 300 old', 'barrier gate 300'):
             answer = found[0].ask(order)
@@ -212,7 +182,7 @@ def test_whoever_is_late_is_named_by_a_time_out_and_nothing_is_left_of_it():
 
 def barrier_opens_when_all_have_come(mode):
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, mode, nnodes='3')
+        stage = Stage(world.orchestrator(*SERVE), puppets, mode, nnodes='3')
         found = stage.workers('a', 'b', 'c')
         for one in found[:2]:
             one.tell(f'barrier gate {LONG_MS}')
@@ -235,7 +205,7 @@ def test_a_barrier_opens_when_all_have_come_in_auto_mode():
 
 def calls_after_shutdown_say_so(mode):
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, mode, nnodes='2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, mode, nnodes='2')
         found = stage.workers('a', 'b')
         found[0].tell(f'barrier gate {LONG_MS}')
         found[1].tell(f'wait {found[1].world()["generation"]} {LONG_MS}')
@@ -261,7 +231,7 @@ def test_after_shutdown_every_call_says_so_in_auto_mode():
 
 def test_a_worker_that_has_left_exits_in_its_own_time():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='2')
         found = stage.workers('a', 'b')
         for one in found:
             one.do('leave')
@@ -276,7 +246,7 @@ def test_a_worker_that_has_left_exits_in_its_own_time():
 
 def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_restarted():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'auto', nnodes='2:3')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'auto', nnodes='2:3')
         found = stage.workers('a', 'b')
         assert {one.rank for one in found} == {'0', '1'}  # They waited for the generation …
         generation = found[0].world()['generation']
@@ -294,7 +264,7 @@ def test_a_worker_that_knows_muster_makes_the_job_in_process_and_nobody_is_resta
 
 def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='2:3')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='2:3')
         found = stage.workers('a', 'b', 'c')
         generation = found[0].world()['generation']
         lost = next(one for one in found if one.node == 'b')
@@ -311,7 +281,7 @@ def test_a_worker_of_an_in_process_job_that_is_killed_is_left_out_and_comes_back
 
 def test_a_worker_of_an_in_process_job_that_stands_still_is_left_out_until_it_goes_on():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='1:2')
         found = stage.workers('a', 'b')
         stays, stands = sorted(found, key=lambda one: one.node)
         os.kill(stands.pid, signal.SIGSTOP)
@@ -324,7 +294,7 @@ def test_a_worker_of_an_in_process_job_that_stands_still_is_left_out_until_it_go
 
 def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_on():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='1:3')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='1:3')
         found = stage.workers('a', 'b', 'c')
         generation = found[0].world()['generation']
         assert stage.nodes.pop('b').terminate() == 0
@@ -339,7 +309,7 @@ def test_a_node_of_an_in_process_job_leaves_and_the_workers_of_the_others_live_o
 
 def test_a_worker_of_an_in_process_job_that_fails_too_often_is_given_up():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='1:2')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='1:2')
         found = stage.workers('a', 'b')
         generation = found[0].world()['generation']
         stays = next(one for one in found if one.node == 'a')
@@ -356,7 +326,7 @@ def test_a_worker_of_an_in_process_job_that_fails_too_often_is_given_up():
 
 def test_the_last_node_of_an_in_process_job_can_be_drained():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(world, puppets, 'inprocess', nnodes='1')
+        stage = Stage(world.orchestrator(*SERVE), puppets, 'inprocess', nnodes='1')
         stage.start('a', flags=('--grace', '1'))  # So long it would wait for an heir.
         puppets.ordered('a')
         assert stage.nodes['a'].terminate() == 0

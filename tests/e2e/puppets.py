@@ -6,7 +6,8 @@ import threading
 import kit
 
 PROGRAM = os.path.join(os.environ.get('E2E_PROGRAMS', '.'), 'puppet')
-STATUSES = {'timedout': -14, 'peer': -15, 'done': -17}
+STATUSES = {'invalid': -2, 'limit': -6, 'exists': -7, 'none': -8, 'stale': -9, 'conflict': -10,
+            'again': -13, 'timedout': -14, 'peer': -15, 'done': -17}
 
 
 class Puppet:
@@ -37,6 +38,12 @@ class Puppet:
         answer = self.ask(order)
         assert answer.startswith('ok'), f'{self.node}: {order}: {answer!r}'
         return answer.split()[1:]
+
+    def fails(self, order, status):
+        """Orders it, and it must fail so; the text."""
+        answer = self.ask(order)
+        assert answer.startswith(f'error {STATUSES[status]} '), f'{self.node}: {order}: {answer!r}'
+        return answer.split(' ', 2)[2]
 
     def join(self):
         if not self.joined:
@@ -95,3 +102,33 @@ class Puppets:
         kit.wait_until(lambda: {one.world()['size'] for one in found} == {len(nodes)},
                        f'all of {nodes} were in one generation')
         return sorted(found, key=lambda one: one.world()['rank'])
+
+
+class Stage:
+    """Nodes of one job whose workers are puppets."""
+
+    def __init__(self, orchestrator, puppets, mode, nnodes='1:4'):
+        self.orchestrator = orchestrator
+        self.job = orchestrator.job(nnodes=nnodes, mode=mode)
+        self.puppets = puppets
+        self.nodes = {}
+
+    def start(self, *names, flags=()):
+        for name in names:
+            self.nodes[name] = self.job.node(name, *flags, script=PROGRAM,
+                                             E2E_PUPPETS=self.puppets.path)
+            self.nodes[name].wait_log('in job ')
+
+    def workers(self, *names):
+        """Of these nodes, which it starts; by rank."""
+        self.start(*names)
+        return self.puppets.ordered(*names)
+
+    def leave(self, found):
+        """The workers end as finished ones do, and with them the job."""
+        for one in found:
+            one.do('leave')
+        for one in found:
+            one.tell('exit 0')
+        codes = {name: node.wait() for name, node in self.nodes.items()}
+        assert set(codes.values()) == {0}, codes
