@@ -4,6 +4,7 @@
 usage: cli_serve_test.py MUSTER
 """
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -165,7 +166,8 @@ def test_events_are_lines_for_people_and_objects_for_programs():
         status, out, _ = serve.ask('events', '--json')
         events = [json.loads(line) for line in out.splitlines()]
         assert status == 0 and events[0]['number'] == 1 and events[0]['event'] == 'restarted', out
-        assert events[0]['job'] is None and abs(events[0]['time_ms'] / 1000 - time.time()) < 3600
+        at = datetime.datetime.fromisoformat(events[0]['time'].replace('Z', '+00:00'))
+        assert events[0]['job'] is None and abs(at.timestamp() - time.time()) < 3600, out
         assert serve.ask('events', '--since', str(events[-1]['number'])) == (0, '', '')
         assert serve.ask('events', '--since', 'now')[0] == USAGE
 

@@ -1,16 +1,11 @@
-/* One event of the orchestrator, for people and for programs. */
+/* One event of the orchestrator, for people. */
 #ifndef CLI_EVENT_TEXT_H
 #define CLI_EVENT_TEXT_H
 
 #include "core/message.h"
 
-#include <jansson.h>
-
 /* "12:03:44  default     generation 7 (failure) has 2 members", in local time, no end of line.
  * Always terminated; cut when cap is too small. */
 void event_line(const struct msg_event *e, char *buf, size_t cap);
-
-/* A new object; NULL: out of memory. What an event has not is null in it. */
-json_t *event_json(const struct msg_event *e);
 
 #endif

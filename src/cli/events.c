@@ -1,6 +1,7 @@
 /* `muster events`: what has happened, and what happens. */
 #include "cli/ask.h"
 #include "cli/event_text.h"
+#include "orchestrator/event_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static int print_event(const struct events_options *o, const struct msg_event *e
         event_line(e, line, sizeof(line));
         return puts(line) == EOF ? EXIT_FAILURE : EXIT_SUCCESS;
     }
-    json = event_json(e);
+    json = event_json(e, NULL);
     rc = json == NULL ? -1 : json_dumpf(json, stdout, JSON_COMPACT);
     json_decref(json);
     return rc != 0 || putchar('\n') == EOF ? EXIT_FAILURE : EXIT_SUCCESS;

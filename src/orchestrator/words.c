@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const char *const kinds[NOTE_N] = {
     [NOTE_JOINED] = "joined",       [NOTE_WARM] = "warm",         [NOTE_GENERATION] = "generation",
@@ -32,6 +33,25 @@ const char *words_mode(unsigned mode)
     static const char *const names[MODE_N] = {"auto", "restart", "inprocess"};
 
     return mode < MODE_N ? names[mode] : "unknown";
+}
+
+const char *words_generation(unsigned kind)
+{
+    static const char *const names[GENERATION_KIND_N] = {"fresh", "boundary", "failure"};
+
+    return kind < GENERATION_KIND_N ? names[kind] : "unknown";
+}
+
+void words_time(uint64_t wall_ms, char text[WORDS_TIME_MAX])
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm utc;
+    size_t n = 0;
+
+    if (gmtime_r(&seconds, &utc) != NULL) {
+        n = strftime(text, WORDS_TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc);
+    }
+    snprintf(text + n, WORDS_TIME_MAX - n, ".%03uZ", (unsigned)(wall_ms % 1000));
 }
 
 void words_worker(wid w, char *buf, size_t cap)

@@ -5,12 +5,19 @@
 #include "core/cluster.h"
 
 #define WORDS_LINE_MAX 640
+#define WORDS_TIME_MAX 32
 
 /* "joined", "lost" …; "unknown" for a kind of a newer version. */
 const char *words_kind(unsigned kind);
 
 /* One line for a person, without time and end: "job 'default': node 'a' joined as n3". */
 void words_event(const struct msg_event *e, char *buf, size_t cap);
+
+/* "2026-11-16T03:55:46.123Z" */
+void words_time(uint64_t wall_ms, char text[WORDS_TIME_MAX]);
+
+/* fresh, boundary, failure */
+const char *words_generation(unsigned kind);
 
 /* "n3.0#2" */
 void words_worker(wid w, char *buf, size_t cap);

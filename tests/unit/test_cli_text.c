@@ -3,6 +3,7 @@
 #include "cli/event_text.h"
 #include "cli/status_text.h"
 #include "core/cluster.h"
+#include "orchestrator/event_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static void an_event_of_a_newer_kind_is_still_a_line_and_an_object(void **state)
 {
     struct msg_event e = {.time_ms = SOME_TIME_MS, .kind = 200, .job = "j"};
     char buf[1024];
-    json_t *json = event_json(&e);
+    json_t *json = event_json(&e, NULL);
 
     event_line(&e, buf, sizeof(buf));
     assert_non_null(strstr(buf, "200"));
@@ -79,17 +80,20 @@ static void what_an_event_has_not_is_null_in_its_object(void **state)
                           .node = "b",
                           .generation = 4,
                           .reason = "silent"};
-    json_t *json = event_json(&e);
+    json_t *json = event_json(&e, NULL);
     char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
 
     assert_string_equal(text, "{\"event\":\"lost\",\"generation\":4,\"job\":\"j\",\"node\":\"b\","
-                              "\"number\":9,\"reason\":\"silent\",\"time_ms\":31579424005,"
-                              "\"value\":0,\"worker\":null}");
+                              "\"number\":9,\"reason\":\"silent\","
+                              "\"text\":\"job 'j': node 'b' lost: silent\","
+                              "\"time\":\"1971-01-01T12:03:44.005Z\",\"value\":0,"
+                              "\"worker\":null}");
     free(text);
     json_decref(json);
     e.worker = wid_make(3, 0, 2);
-    json = event_json(&e);
+    json = event_json(&e, "ab12");
     assert_string_equal(json_string_value(json_object_get(json, "worker")), "n3.0#2");
+    assert_string_equal(json_string_value(json_object_get(json, "id")), "ab12-9");
     json_decref(json);
 }
 
