@@ -66,7 +66,10 @@ struct config_request {
 };
 
 /* A key is 1 to CONFIG_KEY_MAX - 1 of [A-Za-z0-9._/-], in segments between slashes that are neither
- * empty nor "." nor "..". Some keys mean something to muster, and their values are checked:
+ * empty nor "." nor "..". If it is none, a sentence is in why (cap bytes; it may be 0). */
+bool config_key_valid(const char *key, char *why, size_t cap);
+
+/* Some keys mean something to muster, and their values are checked:
  *
  *   size, min, max   whole numbers from 1, such that min <= size <= max as far as they are set
  *   members          names of nodes, separated by commas, none twice
@@ -75,10 +78,14 @@ struct config_request {
  *
  * On success the record is pending, and its value is the request's own pointer: it must stay until
  * config_apply, and so must not be one that a function below gave. Otherwise a sentence is in why
- * (cap bytes; it may be 0) and the result is MU_EAGAIN     another record is pending MU_EINVAL the
- * key or value is not valid MU_EEXIST     expect is 0 and the key exists MU_ECONFLICT  the key's
- * version is not the expected one, or the key is gone MU_ENOENT     removal of a key that is not
- * there MU_ELIMIT     no room */
+ * (cap bytes; it may be 0) and the result is
+ *
+ *   MU_EAGAIN      another record is pending
+ *   MU_EINVAL      the key or value is not valid
+ *   MU_EEXIST      expect is 0 and the key exists
+ *   MU_ECONFLICT   the key's version is not the expected one, or the key is gone
+ *   MU_ENOENT      removal of a key that is not there
+ *   MU_ELIMIT      no room */
 int config_check(struct config *config, const struct config_request *request,
                  struct rec_config *record_out, char *why, size_t cap);
 

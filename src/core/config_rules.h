@@ -4,9 +4,6 @@
 
 #include "core/config.h"
 
-/* If not, a sentence is in why (cap bytes; it may be 0). */
-bool config_key_valid(const char *key, char *why, size_t cap);
-
 /* MU_EINVAL with a sentence in why if the key is one of muster's and the value is not right for it,
  * beside the others that are set now. */
 int config_value_check(const struct config *config, const char *key, const char *value,

@@ -17,6 +17,10 @@
 #define EVENTS_MAX 4096
 #define REFUSALS_AT_ONCE 10 /* that are noted; then one a second */
 #define ADMIN_PENDING_MAX 4096
+#define SETTING_ASKS_MAX 1024
+#define SETTING_BYTES_MAX (16u << 20) /* of the values that wait */
+#define SETTING_WATCHES_MAX 16384     /* of all; … */
+#define SESSION_WATCHES_MAX 256       /* … of one connection: some for each worker of a node */
 #define NOBODY 0
 
 /* ---- connections: numbers for the cluster, names for the log ---- */
@@ -28,6 +32,7 @@ struct session {
     uint32_t silent_n; /* sweeps without a frame */
     bool is_agent;     /* it has said hello: as this node, and as no other */
     bool follows;
+    uint32_t watches_n; /* for a change of settings */
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
     uint32_t node_number; /* that it was given last; 0: none yet */
@@ -107,6 +112,43 @@ struct values {
     struct sync *sync;
 };
 
+/* ---- settings ---- */
+
+/* A change. It is the asker's, who may not touch it until done() was called: once, perhaps at once,
+ * when the change is durable (then `version` is the key's) or is not made (then why says so). */
+struct setting_ask {
+    struct setting_ask *next;
+    char job[NAME_MAX_LEN];
+    struct config_request request; /* key and value are the asker's, and stay until done() */
+    void (*done)(struct orchestrator *o, struct setting_ask *a, int status, uint64_t version,
+                 const char *why);
+    bool written; /* settings.c's: its record is on its way */
+};
+
+/* Somebody waits for a change of `key` after version `after` of the settings; for any that begins
+ * with the key if that ends with '/' or is "". While it waits, `after` moves on past changes of
+ * other keys: config_since() goes on from there. */
+struct setting_watch {
+    struct setting_watch *next, *prev;
+    char job[NAME_MAX_LEN];
+    char key[CONFIG_KEY_MAX];
+    uint64_t after;
+    uint64_t due_ms;
+    /* Once: MU_OK, there is something to read; MU_ETIMEDOUT; MU_ESTALE, as config_since() has it;
+     * MU_ENOENT, there is no such job; MU_ELIMIT, too many wait. Off the list then. */
+    void (*done)(struct orchestrator *o, struct setting_watch *w, int status);
+    int status; /* settings.c's */
+};
+
+struct settings {
+    struct setting_ask *first, **last; /* of all jobs, in their order */
+    uint32_t asks_n;
+    uint64_t bytes;
+    struct setting_watch waiting, ready; /* heads of rings */
+    uint32_t watches_n;
+    uint64_t due_ms; /* none is due before */
+};
+
 struct orchestrator {
     struct effects fx; /* first: emit() finds the rest by it */
     uv_loop_t *loop;
@@ -125,6 +167,7 @@ struct orchestrator {
     struct events events;
     struct asking asking;
     struct values values;
+    struct settings settings;
     struct frame *cached[2]; /* the generation of this event, without and with its key */
     char cached_job[NAME_MAX_LEN];
     uint64_t cached_number;
@@ -175,45 +218,24 @@ void events_close(struct orchestrator *o);
 
 /* settings.c: the settings of jobs, for frames and for HTTP alike. Reading: cluster_settings(). */
 
-/* A change. It is the asker's, who may not touch it until done() was called: once, perhaps at once,
- * when the change is durable (then `version` is the key's) or is not made (then why says so). */
-struct setting_ask {
-    struct setting_ask *next;
-    char job[NAME_MAX_LEN];
-    struct config_request request; /* key and value are the asker's, and stay until done() */
-    void (*done)(struct orchestrator *o, struct setting_ask *a, int status, uint64_t version,
-                 const char *why);
-};
-
 /* Asks of one job are taken in their order, one at a time. At most SETTING_ASKS_MAX wait: then
  * MU_EAGAIN. A write that fails: MU_EIO. */
 void settings_change(struct orchestrator *o, struct setting_ask *a);
 
-/* Somebody waits for a change of `key` after version `after` of the settings; for any that begins
- * with the key if that ends with '/' or is "". */
-struct setting_watch {
-    struct setting_watch *next, *prev;
-    char job[NAME_MAX_LEN];
-    char key[CONFIG_KEY_MAX];
-    uint64_t after;
-    uint64_t due_ms;
-    /* Once: MU_OK, there is something to read; MU_ETIMEDOUT; MU_ESTALE, as config_since() has it;
-     * MU_ENOENT, there is no such job; MU_ELIMIT, too many wait. Off the list then. */
-    void (*done)(struct orchestrator *o, struct setting_watch *w, int status);
-};
-
 void settings_watch(struct orchestrator *o, struct setting_watch *w);
-void settings_unwatch(struct orchestrator *o, struct setting_watch *w);
+void settings_unwatch(struct orchestrator *o, struct setting_watch *w); /* also if it waits not */
 /* Is this change one that the watch waits for? */
 bool setting_matches(const char *watched, const char *key);
 
 void settings_open(struct orchestrator *o);
 void settings_close(struct orchestrator *o); /* who waits is told MU_EAGAIN */
-void settings_frame(struct session *s, const struct msg_config *m);
-void settings_closed(struct session *s);
 void settings_record(struct orchestrator *o, const struct record *r, int status);
 void settings_tick(struct orchestrator *o);
 uint64_t settings_deadline(const struct orchestrator *o);
+
+/* settings_frame.c: … for frames. `request` is the frame's. */
+void settings_frame(struct session *s, const struct msg_config *m, uint64_t request);
+void settings_closed(struct session *s);
 
 /* values.c: values by tag. A record that was applied may complete or end some. */
 int values_open(struct orchestrator *o);

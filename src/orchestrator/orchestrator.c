@@ -28,6 +28,7 @@ void driver_arm(struct orchestrator *o)
 {
     uint64_t at_ms = MIN(cluster_deadline(o->cluster), values_deadline(o));
 
+    at_ms = MIN(at_ms, settings_deadline(o));
     if (at_ms < o->armed_ms) {
         o->armed_ms = at_ms;
         uv_timer_start(&o->timer, on_timer, at_ms > o->now_ms ? at_ms - o->now_ms : 1, 0);
@@ -60,6 +61,7 @@ static void on_timer(uv_timer_t *t)
     o->armed_ms = UINT64_MAX;
     driver_time(o);
     values_tick(o);
+    settings_tick(o);
     tick(o);
     if (o->now_ms >= o->sweep_ms) {
         o->sweep_ms = o->now_ms + o->config.lease_ms;
@@ -103,6 +105,7 @@ void orchestrator_close(struct orchestrator *o)
         listen_close(o->listener);
     }
     effects_forget(o);
+    settings_close(o);
     sessions_close(o);
     events_close(o);
     records_close(o); /* Until here it may send us news. */
@@ -222,6 +225,7 @@ int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
     o->sessions.first_free = UINT32_MAX;
     snprintf(o->data_dir, sizeof(o->data_dir), "%s", config->data_dir);
     effects_init(o);
+    settings_open(o);
     rc = begin(o, config, error);
     if (rc != MU_OK) {
         orchestrator_close(o);

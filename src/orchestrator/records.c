@@ -178,6 +178,7 @@ static void deliver_ok(struct orchestrator *o, const struct pending *p)
     o->records.bytes += p->n;
     note_success(&o->records);
     answer_asker(o, p, MU_OK);
+    settings_record(o, &r, MU_OK);
 }
 
 static void deliver_failed(struct orchestrator *o, const struct pending *p, int status)
@@ -189,6 +190,7 @@ static void deliver_failed(struct orchestrator *o, const struct pending *p, int 
     decode_own(&o->records, p, &r);
     driver_step(o, &e);
     answer_asker(o, p, status);
+    settings_record(o, &r, status);
 }
 
 static void on_done(void *arg, uint64_t cookie, int status, uint64_t seq)

@@ -106,6 +106,7 @@ static void forget(struct session *s)
 
     events_unfollow(s);
     values_closed(s);
+    settings_closed(s);
     seat_free(&o->sessions, s);
     driver_step(o, &e);
     free(s);
@@ -205,6 +206,9 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
     case WIRE_SYNC:
         values_put(s, &msg->sync);
         return;
+    case WIRE_CONFIG:
+        settings_frame(s, &msg->config, h->request);
+        return;
     case WIRE_RENEW:
         e.kind = EVENT_RENEW;
         e.u.renew = &msg->renew;
@@ -243,7 +247,7 @@ void sessions_sweep(struct orchestrator *o)
         struct session *s = o->sessions.seats[i].session;
         uint32_t max = s != NULL && s->is_agent ? AGENT_SILENT_MAX : PERSON_SILENT_MAX;
 
-        if (s == NULL || s->follows || ++s->silent_n <= max) {
+        if (s == NULL || s->follows || s->watches_n > 0 || ++s->silent_n <= max) {
             continue;
         }
         say_closed(s, MU_ETIMEDOUT, "it said nothing for a long time");

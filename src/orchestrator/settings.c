@@ -1,0 +1,287 @@
+/* Changes of settings, and those who wait for one. What a setting is, and which change is right, is
+ * the cluster's (core/config.h): here asks stand in line, and watches are woken.
+ *
+ * The cluster takes one change of a job at a time, so the record of a job's setting belongs to the
+ * first ask of that job. Whatever done() does is fine: ask or watch again, unwatch another. */
+#include "base/log.h"
+#include "orchestrator/driver.h"
+#include "orchestrator/words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- changes ---- */
+
+static struct setting_ask **first_of(struct settings *st, const char *job)
+{
+    struct setting_ask **at = &st->first;
+
+    while (*at != NULL && strcmp((*at)->job, job) != 0) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+/* Off the line, and told. */
+static void finish(struct orchestrator *o, struct setting_ask **at, int status, uint64_t version,
+                   const char *why)
+{
+    struct settings *st = &o->settings;
+    struct setting_ask *a = *at;
+
+    *at = a->next;
+    if (a->next == NULL) {
+        st->last = at;
+    }
+    st->asks_n--;
+    st->bytes -= a->request.value_n;
+    a->next = NULL;
+    a->done(o, a, status, version, why);
+}
+
+/* The first of the job, and the next for each that is refused at once. */
+static void take(struct orchestrator *o, const char *of_job)
+{
+    char why[TEXT_MAX_LEN], job[NAME_MAX_LEN];
+
+    memcpy(job, of_job, sizeof(job)); /* It may be that of an ask which ends here. */
+    for (;;) {
+        struct setting_ask **at = first_of(&o->settings, job);
+        struct config_wish wish = {.job = job, .why = why, .cap = sizeof(why)};
+        struct event e = {.kind = EVENT_CONFIG, .u.config = &wish};
+        int rc;
+
+        if (*at == NULL || (*at)->written) {
+            return;
+        }
+        why[0] = '\0';
+        wish.request = (*at)->request;
+        (*at)->written = true;
+        rc = driver_step(o, &e);
+        if (rc != MU_OK) {
+            words_clean(why);
+            finish(o, at, rc, 0, why[0] != '\0' ? why : mu_strerror(rc));
+        }
+    }
+}
+
+void settings_change(struct orchestrator *o, struct setting_ask *a)
+{
+    struct settings *st = &o->settings;
+
+    a->next = NULL;
+    a->written = false;
+    if (o->closing) {
+        a->done(o, a, MU_EAGAIN, 0, "the orchestrator is going away: ask the next one");
+        return;
+    }
+    if (st->asks_n == SETTING_ASKS_MAX || st->bytes + a->request.value_n > SETTING_BYTES_MAX) {
+        a->done(o, a, MU_EAGAIN, 0,
+                "nothing was changed: too many changes wait to be written; try again later");
+        return;
+    }
+    *st->last = a;
+    st->last = &a->next;
+    st->asks_n++;
+    st->bytes += a->request.value_n;
+    take(o, a->job);
+}
+
+static void finish_written(struct orchestrator *o, const struct rec_config *r, int status)
+{
+    struct setting_ask **at = first_of(&o->settings, r->job);
+    char why[TEXT_MAX_LEN] = "";
+
+    mu_assert(*at != NULL && (*at)->written);
+    if (status != MU_OK) {
+        snprintf(why, sizeof(why),
+                 "nothing was changed: the journal in %.100s can't be written (%s). See the "
+                 "orchestrator's log, make room, then try again",
+                 o->data_dir, mu_strerror(status));
+        words_clean(why);
+    }
+    finish(o, at, status == MU_OK ? MU_OK : MU_EIO, status == MU_OK ? r->version : 0, why);
+}
+
+/* ---- watches ---- */
+
+bool setting_matches(const char *watched, const char *key)
+{
+    size_t n = strlen(watched);
+
+    if (n == 0 || watched[n - 1] == '/') {
+        return strncmp(watched, key, n) == 0;
+    }
+    return strcmp(watched, key) == 0;
+}
+
+static void ring_init(struct setting_watch *head)
+{
+    head->next = head->prev = head;
+}
+
+static void ring_add(struct setting_watch *head, struct setting_watch *w)
+{
+    w->next = head;
+    w->prev = head->prev;
+    w->prev->next = w;
+    head->prev = w;
+}
+
+static void ring_remove(struct setting_watch *w)
+{
+    w->prev->next = w->next;
+    w->next->prev = w->prev;
+    w->next = w->prev = NULL;
+}
+
+/* MU_OK, MU_ESTALE or MU_ENOENT as for done(); MU_EAGAIN: nothing that it waits for, and it goes on
+ * from here. */
+static int look(const struct orchestrator *o, struct setting_watch *w)
+{
+    const struct config *c = cluster_settings(o->cluster, w->job);
+    struct rec_config r = {.version = w->after};
+    int rc;
+
+    if (c == NULL) {
+        return MU_ENOENT;
+    }
+    while ((rc = config_since(c, r.version, &r)) == MU_OK) {
+        if (setting_matches(w->key, r.key)) {
+            return MU_OK;
+        }
+    }
+    if (rc == MU_ENOENT) {
+        w->after = c->version;
+        rc = MU_EAGAIN;
+    }
+    return rc;
+}
+
+void settings_watch(struct orchestrator *o, struct setting_watch *w)
+{
+    struct settings *st = &o->settings;
+    int rc = o->closing ? MU_EAGAIN : look(o, w);
+
+    w->next = w->prev = NULL;
+    if (rc != MU_EAGAIN || o->closing) {
+        w->done(o, w, rc);
+    } else if (w->due_ms <= o->now_ms) {
+        w->done(o, w, MU_ETIMEDOUT);
+    } else if (st->watches_n == SETTING_WATCHES_MAX) {
+        w->done(o, w, MU_ELIMIT);
+    } else {
+        ring_add(&st->waiting, w);
+        st->watches_n++;
+        st->due_ms = MIN(st->due_ms, w->due_ms);
+        driver_arm(o);
+    }
+}
+
+void settings_unwatch(struct orchestrator *o, struct setting_watch *w)
+{
+    if (w->next != NULL) {
+        ring_remove(w);
+        o->settings.watches_n--;
+    }
+}
+
+static void set_ready(struct orchestrator *o, struct setting_watch *w, int status)
+{
+    ring_remove(w);
+    w->status = status;
+    ring_add(&o->settings.ready, w);
+}
+
+/* Whoever is told may unwatch others that are ready too. */
+static void tell_ready(struct orchestrator *o)
+{
+    struct settings *st = &o->settings;
+
+    while (st->ready.next != &st->ready) {
+        struct setting_watch *w = st->ready.next;
+
+        settings_unwatch(o, w);
+        w->done(o, w, w->status);
+    }
+}
+
+#define EACH_WAITING(st, w)                                    \
+    for (struct setting_watch *w = (st)->waiting.next, *next_; \
+         w != &(st)->waiting && (next_ = w->next, true); w = next_)
+
+static void wake(struct orchestrator *o, const char *job)
+{
+    EACH_WAITING(&o->settings, w)
+    {
+        int rc = strcmp(w->job, job) == 0 ? look(o, w) : MU_EAGAIN;
+
+        if (rc != MU_EAGAIN) {
+            set_ready(o, w, rc);
+        }
+    }
+    tell_ready(o);
+}
+
+uint64_t settings_deadline(const struct orchestrator *o)
+{
+    return o->settings.due_ms;
+}
+
+void settings_tick(struct orchestrator *o)
+{
+    struct settings *st = &o->settings;
+
+    if (o->now_ms < st->due_ms) {
+        return;
+    }
+    st->due_ms = UINT64_MAX;
+    EACH_WAITING(st, w)
+    {
+        if (w->due_ms <= o->now_ms) {
+            set_ready(o, w, MU_ETIMEDOUT);
+        } else {
+            st->due_ms = MIN(st->due_ms, w->due_ms);
+        }
+    }
+    tell_ready(o);
+}
+
+/* ---- what happens ---- */
+
+/* The record of a new run removes what was wanted of the last one, without records of its own. */
+void settings_record(struct orchestrator *o, const struct record *r, int status)
+{
+    if (r->kind == RECORD_CONFIG) {
+        finish_written(o, &r->u.config, status);
+        take(o, r->u.config.job);
+    }
+    if (status == MU_OK && (r->kind == RECORD_CONFIG || r->kind == RECORD_JOB)) {
+        wake(o, r->kind == RECORD_JOB ? r->u.job.job : r->u.config.job);
+    }
+}
+
+void settings_open(struct orchestrator *o)
+{
+    struct settings *st = &o->settings;
+
+    st->last = &st->first;
+    ring_init(&st->waiting);
+    ring_init(&st->ready);
+    st->due_ms = UINT64_MAX;
+}
+
+void settings_close(struct orchestrator *o)
+{
+    struct settings *st = &o->settings;
+
+    while (st->first != NULL) {
+        finish(o, &st->first, MU_EAGAIN, 0,
+               "the orchestrator went away before it could say how it went: look again");
+    }
+    EACH_WAITING(st, w)
+    {
+        set_ready(o, w, MU_EAGAIN);
+    }
+    tell_ready(o);
+}
