@@ -18,6 +18,14 @@ enum {
     BACKLOG_MAX = 64 << 10 /* an agent that does not read this much gets no more beats */
 };
 
+void control_wake(struct mu_run *run)
+{
+    uint64_t one = 1;
+
+    /* It can fail only if the thread was woken 2^64 - 2 times and did not look. */
+    (void)!write(run->wake_fd, &one, sizeof(one));
+}
+
 int control_say(struct mu_run *run, enum wire_type type, const void *msg)
 {
     size_t size = wire_size(type, msg);
@@ -36,11 +44,8 @@ int control_say(struct mu_run *run, enum wire_type type, const void *msg)
     }
     rc = wire_encode(type, msg, 0, 0, run->out + run->out_n, size, &n);
     if (rc == MU_OK) {
-        uint64_t one = 1;
-
         run->out_n += n;
-        /* It can fail only if the thread was woken 2^64 - 2 times and did not look. */
-        (void)!write(run->wake_fd, &one, sizeof(one));
+        control_wake(run);
     }
     return rc;
 }
@@ -58,6 +63,7 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
     run->lost = status;
     run->out_n = 0;
     values_end(run, status, run->why);
+    settings_end(run, status, run->why);
     pthread_cond_broadcast(&run->changed);
 }
 
@@ -144,6 +150,15 @@ static int beat(struct mu_run *run)
     return (int)MIN(run->beat_ms - now_ms, 60000u);
 }
 
+/* What is due; gives how long poll() may wait. */
+static int tend(struct mu_run *run)
+{
+    int beat_ms = beat(run);
+    int step_ms = told_progress(run);
+
+    return step_ms < 0 ? beat_ms : MIN(beat_ms, step_ms);
+}
+
 /* The last words: once they are sent this side is closed, and that the agent closes its own tells
  * that it has read them all. The process may exit then, and its agent knows that it has finished.
  * True: it is over, or took too long. */
@@ -170,7 +185,7 @@ static void *control_main(void *arg)
         int wait_ms;
 
         pthread_mutex_lock(&run->lock);
-        wait_ms = run->stop ? LAST_WORDS_POLL_MS : beat(run);
+        wait_ms = run->stop ? LAST_WORDS_POLL_MS : tend(run);
         send_out(run);
         over = last_words(run);
         fds[1].fd = run->lost == MU_OK ? run->fd : -1;
@@ -205,12 +220,10 @@ int control_start(struct mu_run *run)
 
 void control_stop(struct mu_run *run, uint32_t flush_ms)
 {
-    uint64_t one = 1;
-
     pthread_mutex_lock(&run->lock);
     run->stop = true;
     run->stop_ms = run_now_ms() + flush_ms;
-    (void)!write(run->wake_fd, &one, sizeof(one));
+    control_wake(run);
     pthread_mutex_unlock(&run->lock);
     pthread_join(run->thread, NULL);
 }

@@ -134,6 +134,7 @@ static void run_close(struct mu_run *run)
     reader_close(&run->in);
     free(run->newest.members);
     free(run->out);
+    config_close(&run->settings);
     pthread_mutex_destroy(&run->lock);
     pthread_cond_destroy(&run->changed);
     free(run);

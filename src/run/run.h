@@ -6,6 +6,7 @@
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
+#include "core/config.h"
 #include "run/marks.h"
 #include "run/reader.h"
 
@@ -25,6 +26,18 @@ struct call {
     char text[TEXT_MAX_LEN];
     mu_values values; /* items_n of them have come */
     size_t items_n;
+};
+
+/* A mu_config_…() that waits, in the same way. */
+struct ask {
+    struct ask *next;
+    struct msg_config m; /* worker and wait_ms are filled in when it is sent */
+    uint64_t due_ms;     /* UINT64_MAX: never */
+    bool done;
+    int status;
+    char text[TEXT_MAX_LEN];
+    mu_settings got; /* what has come; of a put, the version alone */
+    size_t cap;      /* of its items */
 };
 
 struct mu_run {
@@ -59,10 +72,15 @@ struct mu_run {
     uint64_t joined;          /* it has been a member since this one; 0: it is none */
     uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
     struct report said;       /* the last report */
+    uint64_t step;            /* as mu_progress() had it */
+    bool step_due;            /* it is to be reported … */
+    uint64_t step_ms;         /* … not before this */
 
     uint64_t request;
     struct call *calls;
     struct marks marks;
+    struct ask *asks;
+    struct config settings; /* of a job of one; without memory until they are needed */
 };
 
 /* ---- error.c ---- */
@@ -87,6 +105,9 @@ void control_stop(struct mu_run *run, uint32_t flush_ms);
 /* Queues a frame. MU_EINVAL: it can't be encoded; MU_ENOMEM. */
 int control_say(struct mu_run *run, enum wire_type type, const void *msg);
 
+/* The thread looks at what is due. */
+void control_wake(struct mu_run *run);
+
 /* The agent is gone, or not to be trusted any more: everyone who waits hears so. */
 void control_lost(struct mu_run *run, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -95,12 +116,31 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
 void told_finished(struct mu_run *run); /* this worker's last report */
+/* Reports the step if it is time to; gives how long poll() may wait, as poll() has it. */
+int told_progress(struct mu_run *run);
 
 /* ---- values.c ---- */
 
 void values_told(struct mu_run *run, const struct msg_synced *m);
 void values_repeat(struct mu_run *run); /* this worker goes on as another */
 void values_end(struct mu_run *run, int status, const char *text);
+
+/* ---- settings.c ---- */
+
+void settings_told(struct mu_run *run, const struct msg_setting *m);
+void settings_end(struct mu_run *run, int status, const char *text);
+
+/* ---- settings_alone.c: those of a job of one ---- */
+
+/* Does what is asked, and fails with its text. */
+int settings_alone(struct mu_run *run, struct ask *a);
+
+/* ---- settings_list.c ---- */
+
+/* Adds one. value NULL: it was removed. MU_ENOMEM. */
+int settings_add(struct ask *a, const char *key, const void *value, size_t value_n,
+                 uint64_t version);
+void settings_sort(mu_settings *settings); /* by key */
 
 /* ---- call.c: what every call begins and ends with ---- */
 

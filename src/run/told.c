@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A trainer's steps may be much faster than anybody wants to know; the newest counts. */
+enum {
+    PROGRESS_MS = 50,
+    BACKLOG_MAX = 64 << 10 /* an agent that does not read this much hears of no step */
+};
+
 /* Says how this worker stands, if that is not what it said last. There is no state to catch up with
  * yet, so it is in a generation as soon as that names it, and reaches its members as soon as it
  * knows them: the elastic step will take this over. */
@@ -14,10 +20,12 @@ static void report(struct mu_run *run, uint8_t phase)
                        .incarnation = wid_incarnation(run->life.worker),
                        .phase = phase,
                        .entered = run->entered,
+                       .step = run->step,
                        .reached = run->newest.number};
 
     if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
-        r.entered == run->said.entered && r.reached == run->said.reached) {
+        r.entered == run->said.entered && r.reached == run->said.reached &&
+        r.step == run->said.step) {
         return;
     }
     memcpy(r.addr, run->addr, sizeof(r.addr));
@@ -27,9 +35,50 @@ static void report(struct mu_run *run, uint8_t phase)
     }
 }
 
+/* Nothing follows the word that it has finished, which is said on leaving. */
 static void report_now(struct mu_run *run)
 {
-    report(run, run->entered != 0 ? PHASE_IN : PHASE_WARM);
+    if (!run->leaving) {
+        report(run, run->entered != 0 ? PHASE_IN : PHASE_WARM);
+    }
+}
+
+int told_progress(struct mu_run *run)
+{
+    uint64_t now_ms = run_now_ms();
+
+    if (!run->step_due || run->lost != MU_OK) {
+        return -1;
+    }
+    if (run->step_ms > now_ms) {
+        return (int)(run->step_ms - now_ms);
+    }
+    run->step_ms = now_ms + PROGRESS_MS;
+    if (run->out_n >= BACKLOG_MAX) {
+        return PROGRESS_MS;
+    }
+    run->step_due = false;
+    report_now(run);
+    return -1;
+}
+
+int mu_progress(mu_run *run, uint64_t step)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = call_state(run);
+    if (rc == MU_OK) {
+        run->step = step;
+        if (!run->alone && !run->step_due) {
+            run->step_due = true;
+            control_wake(run);
+        }
+    }
+    call_exit(run);
+    return rc;
 }
 
 void told_finished(struct mu_run *run)
@@ -114,6 +163,7 @@ static void on_ended(struct mu_run *run, const struct msg_ended *m)
     run->ended = true;
     run->end = *m;
     values_end(run, MU_EDONE, m->why);
+    settings_end(run, MU_EDONE, m->why);
 }
 
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg)
@@ -138,6 +188,9 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
         break; /* Nothing is committed yet, so nothing has to stop without one. */
     case WIRE_SYNCED:
         values_told(run, &msg->synced);
+        break;
+    case WIRE_SETTING:
+        settings_told(run, &msg->setting);
         break;
     case WIRE_ENDED:
         on_ended(run, &msg->ended);

@@ -1,4 +1,4 @@
-/* mu_sync and mu_barrier: values by tag. */
+/* mu_sync, mu_barrier and mu_agree: values by tag. */
 #include "run/run.h"
 
 #include <inttypes.h>
@@ -249,4 +249,32 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
 int mu_barrier(mu_run *run, const char *tag, int64_t timeout_ms)
 {
     return mu_sync(run, tag, NULL, 0, timeout_ms, NULL);
+}
+
+static bool all_same(const mu_values *values)
+{
+    const mu_value *first = values->items;
+
+    for (size_t i = 1; i < values->n; i++) {
+        const mu_value *other = &values->items[i];
+
+        if (other->data_n != first->data_n ||
+            (first->data_n > 0 && memcmp(other->data, first->data, first->data_n) != 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int mu_agree(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,
+             int *same_out)
+{
+    mu_values values;
+    int rc = mu_sync(run, tag, data, n, timeout_ms, &values);
+
+    if (rc == MU_OK) {
+        *same_out = all_same(&values);
+        mu_values_free(&values);
+    }
+    return rc;
 }

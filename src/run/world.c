@@ -6,7 +6,9 @@
 #include <string.h>
 
 _Static_assert(MU_NAME_MAX == NAME_MAX_LEN && MU_ADDRESS_MAX == ADDR_MAX_LEN &&
-                   MU_TAG_MAX == SYNC_TAG_MAX && MU_VALUE_MAX == SYNC_DATA_MAX,
+                   MU_TAG_MAX == SYNC_TAG_MAX && MU_VALUE_MAX == SYNC_DATA_MAX &&
+                   MU_KEY_MAX == CONFIG_KEY_MAX && MU_VALUE_MAX == CONFIG_VALUE_MAX &&
+                   MU_ANY == CONFIG_ANY,
                "the public limits are the protocol's");
 
 /* One block: the pointers, then what they point to. */

@@ -1,0 +1,124 @@
+/* The settings of a job of one: in memory, with the rules, versions and limits that an orchestrator
+ * has, so that a program finds nothing different when it runs by itself. */
+#include "run/run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* As cluster_defaults() has them, which would bring the whole orchestrator into this library. */
+static const struct config_limits limits = {
+    .keys_n = 256, .value_bytes = CONFIG_VALUE_MAX, .total_bytes = 256u << 10, .window_n = 1024};
+
+static int add(struct ask *a, const struct rec_config *r)
+{
+    return settings_add(a, r->key, r->deleted ? NULL : r->value, r->value_n, r->version);
+}
+
+static int out_of_memory(void)
+{
+    return run_fail(MU_ENOMEM, "out of memory for the settings");
+}
+
+static int do_get(struct mu_run *run, struct ask *a)
+{
+    struct rec_config r;
+
+    if (config_get(&run->settings, a->m.key, &r) != MU_OK) {
+        return run_fail(MU_ENOENT, "there is no setting '%s'", a->m.key);
+    }
+    return add(a, &r) == MU_OK ? MU_OK : out_of_memory();
+}
+
+static int do_list(struct mu_run *run, struct ask *a)
+{
+    char after[CONFIG_KEY_MAX] = "";
+    struct rec_config r;
+
+    while (config_list(&run->settings, a->m.key, after, &r) == MU_OK) {
+        if (add(a, &r) != MU_OK) {
+            return out_of_memory();
+        }
+        memcpy(after, r.key, sizeof(after));
+    }
+    a->got.version = run->settings.version;
+    return MU_OK;
+}
+
+static int do_change(struct mu_run *run, struct ask *a)
+{
+    struct config_request q = {.key = a->m.key,
+                               .value = a->m.value,
+                               .value_n = a->m.value_n,
+                               .expect = a->m.expect,
+                               .remove = a->m.verb == CONFIG_REMOVE};
+    char why[TEXT_MAX_LEN];
+    struct rec_config r;
+    int rc = config_check(&run->settings, &q, &r, why, sizeof(why));
+
+    if (rc != MU_OK) {
+        return run_fail(rc, "%s", why);
+    }
+    mu_assert(config_apply(&run->settings, &r) == MU_OK);
+    a->got.version = r.version;
+    pthread_cond_broadcast(&run->changed);
+    return MU_OK;
+}
+
+static bool matches(const char *watched, const char *key)
+{
+    size_t n = strlen(watched);
+
+    return n == 0 || watched[n - 1] == '/' ? strncmp(key, watched, n) == 0
+                                           : strcmp(key, watched) == 0;
+}
+
+/* What has changed up to now. MU_ESTALE: that is not known any more. */
+static int changes(struct mu_run *run, struct ask *a)
+{
+    struct rec_config r;
+    int rc;
+
+    while ((rc = config_since(&run->settings, a->m.after, &r)) == MU_OK) {
+        a->m.after = r.version;
+        if (matches(a->m.key, r.key) && add(a, &r) != MU_OK) {
+            return out_of_memory();
+        }
+    }
+    if (rc == MU_ESTALE) {
+        return run_fail(rc, "version %" PRIu64 " of the settings is not known any more: list them",
+                        a->m.after);
+    }
+    a->got.version = a->m.after = run->settings.version;
+    return MU_OK;
+}
+
+static int do_watch(struct mu_run *run, struct ask *a)
+{
+    bool in_time = true;
+    int rc;
+
+    while ((rc = call_state(run)) == MU_OK && (rc = changes(run, a)) == MU_OK && a->got.n == 0 &&
+           in_time) {
+        in_time = call_wait(run, a->due_ms);
+    }
+    settings_sort(&a->got);
+    return rc;
+}
+
+int settings_alone(struct mu_run *run, struct ask *a)
+{
+    if (run->settings.entries == NULL &&
+        config_init(&run->settings, run->life.job, &limits) != MU_OK) {
+        return out_of_memory();
+    }
+    switch (a->m.verb) {
+    case CONFIG_GET:
+        return do_get(run, a);
+    case CONFIG_LIST:
+        return do_list(run, a);
+    case CONFIG_WATCH:
+        return do_watch(run, a);
+    default:
+        return do_change(run, a);
+    }
+}

@@ -1,0 +1,79 @@
+/* Settings as callers get them: each is one block, so that any of them can be kept or freed by
+ * itself. */
+#include "run/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The value first, aligned for anything, then a zero byte and the key; or the key alone. */
+static int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
+                        uint64_t version)
+{
+    size_t room = value != NULL ? value_n + 1 : 0;
+    size_t key_n = strlen(key) + 1;
+    char *block = malloc(room + key_n);
+
+    if (block == NULL) {
+        return MU_ENOMEM;
+    }
+    if (value_n > 0) {
+        memcpy(block, value, value_n);
+    }
+    if (value != NULL) {
+        block[value_n] = '\0';
+    }
+    memcpy(block + room, key, key_n);
+    *setting = (mu_setting){block + room, value != NULL ? block : NULL, value_n, version};
+    return MU_OK;
+}
+
+void mu_setting_free(mu_setting *setting)
+{
+    if (setting != NULL) {
+        free((void *)(uintptr_t)(setting->value != NULL ? setting->value : setting->key));
+        *setting = (mu_setting){0};
+    }
+}
+
+void mu_settings_free(mu_settings *settings)
+{
+    if (settings != NULL) {
+        for (size_t i = 0; i < settings->n; i++) {
+            mu_setting_free(&settings->items[i]);
+        }
+        free(settings->items);
+        *settings = (mu_settings){0};
+    }
+}
+
+int settings_add(struct ask *a, const char *key, const void *value, size_t value_n,
+                 uint64_t version)
+{
+    int rc;
+
+    if (a->got.n == a->cap) {
+        size_t cap = MAX(2 * a->cap, (size_t)4);
+        mu_setting *items = realloc(a->got.items, cap * sizeof(items[0]));
+
+        if (items == NULL) {
+            return MU_ENOMEM;
+        }
+        a->got.items = items;
+        a->cap = cap;
+    }
+    rc = setting_make(&a->got.items[a->got.n], key, value, value_n, version);
+    a->got.n += rc == MU_OK;
+    return rc;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const mu_setting *)a)->key, ((const mu_setting *)b)->key);
+}
+
+void settings_sort(mu_settings *settings)
+{
+    if (settings->n > 1) {
+        qsort(settings->items, settings->n, sizeof(settings->items[0]), by_key);
+    }
+}
