@@ -62,8 +62,8 @@ bool http_route_valid(const char *route)
 {
     unsigned params_n = 0;
 
-    if (strcmp(route, "/") == 0) {
-        return true;
+    if (route[0] != '/' || route[1] == '\0') {
+        return route[0] == '/';
     }
     while (*route == '/') {
         const size_t n = part_len(++route);
