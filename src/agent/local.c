@@ -111,6 +111,7 @@ static bool is_for_agent(unsigned type)
     case WIRE_FORGET:
     case WIRE_SUSPECT:
     case WIRE_SYNC:
+    case WIRE_CONFIG:
         return true;
     default:
         return false;

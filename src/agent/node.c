@@ -25,6 +25,7 @@ static void tell_ended(struct node *n, uint32_t slot, const struct msg_ended *m)
 {
     n->slots[slot].told_ended = true;
     node_sync_end(n, slot, MU_EDONE, m->why[0] != '\0' ? m->why : "the job is done");
+    node_config_end(n, slot, MU_EDONE, m->why[0] != '\0' ? m->why : "the job is done");
     local_say(n->local, slot, WIRE_ENDED, m, 0, 0);
 }
 
@@ -192,6 +193,7 @@ static void on_timer(uv_timer_t *timer)
     node_exits_tick(n, now_ms);
     node_notes_tick(n, now_ms);
     node_sync_tick(n, now_ms);
+    node_config_tick(n, now_ms);
     node_event(n, &e);
 }
 
@@ -205,6 +207,7 @@ void node_rearm(struct node *n)
     }
     at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
     at_ms = MIN(at_ms, MIN(node_notes_deadline(n), node_sync_deadline(n)));
+    at_ms = MIN(at_ms, node_config_deadline(n));
     at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
     if (n->queue_n > 0) {
         at_ms = now_ms;
@@ -335,6 +338,7 @@ static void close_parts(struct node *n)
     }
     for (uint32_t i = 0; i < n->config->slots; i++) {
         node_sync_drop(n, i);
+        node_config_drop(n, i);
     }
     tls_close(n->link.tls);
     alone_close(n->alone);

@@ -39,6 +39,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     }
     node_event(n, &e);
     node_sync_repeat(n);
+    node_config_repeat(n);
 }
 
 static bool will_try_again(int status)
@@ -152,6 +153,10 @@ void node_frame(struct node *n, const struct wire_header *h, const union wire_an
         break;
     case WIRE_SYNCED:
         node_sync_answer(n, &msg->synced);
+        node_rearm(n);
+        break;
+    case WIRE_SETTING:
+        node_config_answer(n, &msg->setting);
         node_rearm(n);
         break;
     default:

@@ -18,6 +18,7 @@ static void forget(struct node *n, uint32_t slot)
     n->slots[slot].exit.due_ms = NODE_NEVER;
     local_forget(n->local, slot);
     node_sync_drop(n, slot);
+    node_config_drop(n, slot);
 }
 
 static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)

@@ -142,6 +142,7 @@ static void on_closed(struct conn *c, int status, const char *why)
         return;
     }
     say_away(n, why, now_ms);
+    node_config_lost(n);
     if (n->agent.connected) {
         node_event(n, &e); /* It answers with AGENT_CONNECT. */
     } else {

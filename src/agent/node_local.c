@@ -50,6 +50,10 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         node_sync_take(n, slot, &msg->sync);
         node_rearm(n);
         return;
+    case WIRE_CONFIG:
+        node_config_take(n, slot, &msg->config);
+        node_rearm(n);
+        return;
     default:
         return;
     }

@@ -5,6 +5,7 @@
  *   node_slot.c    the processes of the slots
  *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
+ *   node_config.c  what workers ask of the job's settings
  *   node_addr.c    where other nodes reach the workers
  *   node_note.c    the word about a process that has ended
  *   node_frame.c   what the orchestrator says
@@ -32,6 +33,8 @@
 #define NODE_QUEUE 512
 #define NODE_SIGNALS 4
 #define NODE_SYNCS_MAX 16 /* of a slot, unanswered */
+#define NODE_CONFIGS_MAX 64
+#define NODE_CONFIG_BYTES_MAX (4u << 20) /* of the values in them, all slots together */
 #define NODE_NEVER UINT64_MAX
 #define NODE_ALONE UINT32_MAX /* no rank */
 
@@ -41,6 +44,17 @@ struct node_sync {
     uint64_t due_ms;
     struct msg_sync m;
     uint8_t data[];
+};
+
+/* What a worker asks of the job's settings, until it is answered. */
+struct node_config_ask {
+    struct node_config_ask *next;
+    uint64_t due_ms;
+    uint64_t again_ms; /* when to ask again; NODE_NEVER: not before the next welcome */
+    bool sent;         /* over the connection that there is */
+    bool begun;        /* the worker has part of the answer */
+    struct msg_config m;
+    uint8_t value[];
 };
 
 /* A process that is gone. */
@@ -74,6 +88,8 @@ struct node_slot {
     uint32_t port;
     struct node_sync *syncs;
     uint32_t syncs_n;
+    struct node_config_ask *configs;
+    uint32_t configs_n;
 };
 
 struct node_link {
@@ -118,6 +134,7 @@ struct node {
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
     struct msg_life life;       /* what workers are told, but for `worker` */
+    size_t config_bytes;        /* see NODE_CONFIG_BYTES_MAX */
     char log_dir[PATH_MAX_LEN]; /* made by us, if there was to be one */
 
     struct node_queued queue[NODE_QUEUE]; /* a ring */
@@ -246,6 +263,23 @@ void node_sync_end(struct node *n, uint32_t slot, int status, const char *text);
 void node_sync_drop(struct node *n, uint32_t slot);
 uint64_t node_sync_deadline(const struct node *n);
 void node_sync_tick(struct node *n, uint64_t now_ms);
+
+/* ---- node_config.c ---- */
+
+/* A worker's frame: kept, and passed on. */
+void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m);
+/* The orchestrator's answer: passed on to its slot. */
+void node_config_answer(struct node *n, const struct msg_setting *m);
+/* After a welcome: what has not been sent is. */
+void node_config_repeat(struct node *n);
+/* The connection is lost: reads wait for the next, changes are answered MU_EAGAIN. */
+void node_config_lost(struct node *n);
+/* All of a slot are answered with this … */
+void node_config_end(struct node *n, uint32_t slot, int status, const char *text);
+/* … or forgotten: nobody is left to hear it. */
+void node_config_drop(struct node *n, uint32_t slot);
+uint64_t node_config_deadline(const struct node *n);
+void node_config_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_signal.c ---- */
 

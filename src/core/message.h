@@ -359,7 +359,8 @@ struct msg_config {
 
 /* `version` is the key's (removed: that of the removal); in the last of a list or a watch, whose
  * key is "", the settings' own: where the next watch goes on. Status MU_ESTALE to a watch: changes
- * have been forgotten; list, and go on from there. */
+ * have been forgotten; list, and go on from there. From an agent to its worker, one without a key
+ * that is not the last says that what came before is void: it broke off, and comes again. */
 struct msg_setting {
     wid worker;
     uint64_t request;

@@ -3,7 +3,6 @@
  * A request is told by its number, not by the life that made it: one that is on its way when this
  * worker goes on as another is answered all the same. So a change is sent once and never
  * repeated, neither here nor by the agent, and is made at most once. */
-#include "core/config_rules.h"
 #include "run/run.h"
 
 #include <inttypes.h>
