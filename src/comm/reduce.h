@@ -1,0 +1,42 @@
+/* Adding buffers, always in the same order and to the same bits.
+ *
+ * The order is a binary tree over the k contributions: [0, k) is split at the largest power of two
+ * below k, each side is folded, then the two are added. Every node has the buffer's type: bf16 and
+ * f16 are widened for one addition and rounded to nearest even. A NaN in a result has one form,
+ * whatever it came from. So the bits depend on the contributions and their numbers alone: not on
+ * the instruction set, the length, the alignment, or how the caller has set up its floating-point
+ * unit (flush to zero, rounding). */
+#ifndef COMM_REDUCE_H
+#define COMM_REDUCE_H
+
+#include "comm/dtype.h"
+
+#define REDUCE_INPUTS_MAX 1024
+
+/* n elements. `out` overlaps none of the inputs, or is one of two that are pairs alike. */
+typedef void reduce_pair_fn(void *out, const void *a, const void *b, size_t n);
+typedef void reduce_end_fn(void *io, uint64_t divisor, size_t n);
+
+/* What one instruction set has. */
+struct reduce_kernels {
+    const char *name; /* "portable", "avx2", "avx512" */
+    reduce_pair_fn *sum[DTYPE_N], *min[DTYPE_N], *max[DTYPE_N];
+    reduce_end_fn *end[DTYPE_N]; /* divides unless by 1; gives NaN its form */
+};
+
+/* All that were built, and can run here: the best first. NULL after the last. */
+const struct reduce_kernels *reduce_kernels(unsigned i);
+
+/* out = the fold of in[0] … in[k - 1], n elements each. divisor: REDUCE_MEAN divides by it; others
+ * ignore it. `kernels` NULL: the best. Nothing is read after it was overwritten if out is in[i];
+ * otherwise out overlaps nothing. k from 1 to REDUCE_INPUTS_MAX. */
+void reduce_fold(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
+                 uint64_t divisor, void *out, const void *const *in, uint32_t k, size_t n);
+
+/* One node of the tree: out = a op b, without the end (division, NaN's form) that only the root
+ * has. */
+void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, const void *b,
+                 size_t n);
+void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n);
+
+#endif
