@@ -96,6 +96,16 @@ static void make_streams(const char *folder, struct prng *p)
     }
 }
 
+static void write_texts(const char *folder, const char *fuzzer, const char *const *texts, size_t n)
+{
+    char name[64];
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "text-%zu", i);
+        write_seed(folder, fuzzer, name, (const uint8_t *)texts[i], strlen(texts[i]));
+    }
+}
+
 static void make_schedules(const char *folder)
 {
     static const char *const schedules[] = {
@@ -108,13 +118,8 @@ static void make_schedules(const char *folder)
         "1:,2",
         "2,1:5",
     };
-    char name[64];
 
-    for (size_t i = 0; i < ARRAY_LEN(schedules); i++) {
-        snprintf(name, sizeof(name), "text-%zu", i);
-        write_seed(folder, "core_schedule", name, (const uint8_t *)schedules[i],
-                   strlen(schedules[i]));
-    }
+    write_texts(folder, "core_schedule", schedules, ARRAY_LEN(schedules));
 }
 
 /* See fuzz_core_config.c. Each seed is a few requests, from one on. */
@@ -148,6 +153,42 @@ static void make_configs(const char *folder)
     }
 }
 
+#define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+#define ONES "1111111111111111111111111111111111111111111111111111111111111111"
+#define AT " HTTP/1.1\r\nHost: localhost\r\n"
+
+/* See fuzz_http_parse.c, where the first byte says what the text is, and fuzz_http_server.c. */
+static void make_http(const char *folder)
+{
+    static const char *const texts[] = {
+        "0/v1/jobs/a%20b/config/x/y",
+        "0/v1/jobs/%2e%2e",
+        "0/a/b/c%2Fd/%C3%BC",
+        "1a=1&b=x%3D%26y+z&&c&=d&e==&",
+        "2caf%C3%A9+%25",
+        "3Node-1.Example:9",
+        "3[fe80::1]:80",
+        "3localhost.:5556",
+        ("4Bearer " ZEROS),
+        "5\"6\" , W/\"x\",\"7\"",
+        "5*",
+    };
+    static const char *const requests[] = {
+        "GET /" AT "\r\nHEAD /?x=%41&y" AT "\r\n",
+        "PUT /o/%41" AT "Authorization: Bearer " ONES "\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /v/a/b" AT "Authorization: Bearer " ZEROS
+        "\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "GET /e/x" AT "If-None-Match: W/\"1\", \"2\"\r\n\r\n",
+        "GET /s/t" AT "Authorization: Bearer " ZEROS "\r\nLast-Event-ID: 1\r\n\r\n",
+        "DELETE /" AT "Origin: http://evil\r\nExpect: 100-continue\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "PUT /o/x" AT "Content-Length: 99999999\r\n\r\n",
+    };
+
+    write_texts(folder, "http_parse", texts, ARRAY_LEN(texts));
+    write_texts(folder, "http_server", requests, ARRAY_LEN(requests));
+}
+
 int main(int argc, char **argv)
 {
     struct prng p;
@@ -162,5 +203,6 @@ int main(int argc, char **argv)
     make_streams(argv[1], &p);
     make_schedules(argv[1]);
     make_configs(argv[1]);
+    make_http(argv[1]);
     return 0;
 }
