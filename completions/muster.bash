@@ -19,6 +19,14 @@ _muster()
         return
         ;;
     esac
+    if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == config || $command == resize) ]]; then
+        local words=auto
+
+        [[ $command == config ]] && words='get list put rm watch'
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W "$words" -- "$word"))
+        return
+    fi
     if [[ $word == -* ]]; then
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$("$muster" "$command" --help 2>/dev/null |

@@ -336,7 +336,7 @@ def test_a_job_is_seen_drained_and_shut_down():
         assert b.wait(LONG) == 0
         assert nodes_of(wait_status(serve, lambda job: len(job['members']) == 1)) == ['a']
         status, out, _ = serve.ask('events', '--job', 'default')
-        assert status == 0 and re.search(r"default +node 'b' is gone", out), out
+        assert status == 0 and re.search(r"default +node 'b' has left", out), out
 
         status, out, err = serve.ask('shutdown', 'default')
         assert (status, out) == (0, 'job default ends\n'), err

@@ -9,7 +9,7 @@ import sys
 
 import tap
 
-NEED_A_WORD = {'drain': 'NODE', 'takeover': 'JOB', 'shutdown': 'JOB'}
+NEED_A_WORD = {'drain': 'NODE', 'takeover': 'JOB', 'shutdown': 'JOB', 'resize': 'N|auto'}
 
 
 def muster(*words, stdout=subprocess.PIPE):
@@ -58,7 +58,7 @@ def test_every_command_explains_itself_with_examples():
 def test_exit_codes_are_documented_in_one_place():
     status, out, err = muster('help', 'exit-codes')
     assert (status, err) == (0, '')
-    assert re.findall(r'^  (\d) ', out, re.M) == ['0', '1', '2', '3', '4', '5'], out
+    assert re.findall(r'^  (\d) ', out, re.M) == ['0', '1', '2', '3', '4', '5', '6'], out
 
 
 def test_an_option_of_another_name_gets_a_suggestion_and_status_2():
@@ -85,9 +85,28 @@ def test_words_that_are_missing_or_too_many_are_status_2():
 
 def test_a_name_that_no_job_or_node_can_have_is_status_2():
     for words in (('drain', 'a b'), ('drain', 'a', '--job', ''), ('takeover', 'a/b'),
-                  ('shutdown', 'x' * 64), ('status', 'é'), ('events', '--job', 'a b')):
+                  ('shutdown', 'x' * 64), ('status', 'é'), ('events', '--job', 'a b'),
+                  ('resize', '2', '--job', ''), ('config', 'list', '--job', 'a b')):
         status, out, err = muster(*words)
         assert (status, out) == (2, '') and "can't be the name of a" in err, err
+
+
+def test_settings_that_can_not_be_asked_for_are_status_2():
+    for words, why in (((), 'usage: muster config'), (('gett', 'k'), "Did you mean 'get'?"),
+                       (('get',), 'a word is missing'), (('put', 'k'), 'a word is missing'),
+                       (('rm', 'k', 'v'), 'a word too many'), (('get', '../k'), '"../k"'),
+                       (('get', 'k' * 128), 'too long'), (('put', 'k', 'v' * 65537), '64 KiB'),
+                       (('put', 'k', '-1'), "there is no option '-1'"),
+                       (('put', '--if-version', '0', 'k', 'v'), 'the version of a key, from 1'),
+                       (('put', '--if-version', '2', '--create', 'k', 'v'), '--create is for put'),
+                       (('get', '--if-version', '2', 'k'), '--if-version is for put and rm'),
+                       (('get', '--create', 'k'), '--create is for put'),
+                       (('get', '--raw', '--json', 'k'), '--raw is for get, without --json')):
+        status, out, err = muster('config', *words)
+        assert (status, out) == (2, '') and why in err, (words, err)
+    for size in ('0', '-1', 'some', '1.5', '131073', ''):
+        status, out, err = muster('resize', '--', size)
+        assert (status, out) == (2, '') and f"'{size}' is no number of nodes" in err, err
 
 
 def test_bad_values_say_what_is_wanted():
@@ -117,6 +136,8 @@ def test_bash_completes_commands_and_options():
     assert {'--follow', '--since', '--help', '--rdzv-endpoint'} <= set(complete('events', '--'))
     assert '/etc/passwd' in complete('token', '--data', '/etc/passw')
     assert complete('status', 'x') == []
+    assert complete('config', '') == ['get', 'list', 'put', 'rm', 'watch']
+    assert complete('config', '--if') == ['--if-version'] and complete('resize', 'a') == ['auto']
 
 
 def test_no_command_shows_help_and_counts_as_misuse():

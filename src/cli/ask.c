@@ -34,8 +34,7 @@ int ask_name(const struct opts *spec, const char *what, const char *text, char n
     return EXIT_SUCCESS;
 }
 
-/* Why there is no connection, as an exit status. */
-static int exit_of(int status)
+int ask_exit_of(int status)
 {
     switch (status) {
     case MU_EREFUSED:
@@ -49,30 +48,50 @@ static int exit_of(int status)
     }
 }
 
-int ask_open(const char *command, const struct ask_where *where, struct ask *a)
+/* error (NET_ERROR_MAX) says why not. */
+static int dial(const struct ask_where *where, struct client **client_out, char *error)
 {
     struct token token;
-    struct client *client;
-    char error[NET_ERROR_MAX] = "";
-    int rc;
+    int rc = token_find(where->token_file, &token, error);
 
-    rc = token_find(where->token_file, &token, error);
     if (rc != MU_OK) {
-        return ask_failed(command, EXIT_DENIED, "%s", error);
+        return MU_EREFUSED;
     }
-    rc = client_open(&where->endpoints, &token, where->wait_ms, &client, error);
+    rc = client_open(&where->endpoints, &token, where->wait_ms, client_out, error);
     memset(&token, 0, sizeof(token));
-    if (rc != MU_OK && exit_of(rc) == EXIT_UNREACHABLE) {
+    return rc;
+}
+
+int ask_open(const char *command, const struct ask_where *where, struct ask *a)
+{
+    char error[NET_ERROR_MAX] = "";
+    struct client *client;
+    int rc = dial(where, &client, error);
+
+    if (rc != MU_OK && ask_exit_of(rc) == EXIT_UNREACHABLE) {
         return ask_failed(command, EXIT_UNREACHABLE,
                           "%s\n(Start one with \"muster serve\", or say where it is with "
                           "--endpoint HOST:PORT.)",
                           error);
     }
     if (rc != MU_OK) {
-        return ask_failed(command, exit_of(rc), "%s", error);
+        return ask_failed(command, ask_exit_of(rc), "%s", error);
     }
     *a = (struct ask){.command = command, .wait_ms = where->wait_ms, .client = client};
     return EXIT_SUCCESS;
+}
+
+int ask_again(struct ask *a, const struct ask_where *where)
+{
+    char error[NET_ERROR_MAX] = "";
+    int rc;
+
+    ask_close(a);
+    rc = dial(where, &a->client, error);
+    if (rc == MU_OK || ask_exit_of(rc) == EXIT_UNREACHABLE) {
+        return rc == MU_OK ? EXIT_SUCCESS : EXIT_UNREACHABLE;
+    }
+    return ask_failed(a->command, ask_exit_of(rc), "%s", error);
 }
 
 void ask_close(struct ask *a)
@@ -86,7 +105,21 @@ int ask_say(struct ask *a, enum wire_type type, const void *msg)
     char error[NET_ERROR_MAX] = "";
     int rc = client_say(a->client, type, msg, 1, error);
 
-    return rc == MU_OK ? EXIT_SUCCESS : ask_failed(a->command, exit_of(rc), "%s", error);
+    return rc == MU_OK ? EXIT_SUCCESS : ask_failed(a->command, ask_exit_of(rc), "%s", error);
+}
+
+int ask_refused_with(struct ask *a, int status, const char *text)
+{
+    int code = EXIT_FAILURE;
+
+    if (status == MU_ENOENT) {
+        code = EXIT_NOT_FOUND;
+    } else if (status == MU_ECONFLICT || status == MU_EEXIST) {
+        code = EXIT_CONFLICT;
+    } else if (status == MU_EINVAL) {
+        code = EXIT_USAGE;
+    }
+    return ask_failed(a->command, code, "%s", text[0] != '\0' ? text : mu_strerror(status));
 }
 
 int ask_refused(struct ask *a, const struct msg_answer *m)
@@ -133,7 +166,7 @@ static int take_all(struct ask *a, struct pieces *p)
         int rc = client_next(a->client, a->wait_ms, &h, &msg, error);
 
         if (rc != MU_OK) {
-            return ask_failed(a->command, exit_of(rc), "%s", error);
+            return ask_failed(a->command, ask_exit_of(rc), "%s", error);
         }
         if (h.type != WIRE_ANSWER) {
             continue; /* Nothing that was asked for. */

@@ -53,6 +53,10 @@ struct ask {
 int ask_open(const char *command, const struct ask_where *where, struct ask *a);
 void ask_close(struct ask *a); /* also if it was never opened, but zero */
 
+/* Connects anew, for those who go on when the orchestrator comes back. Nobody there is no reason to
+ * say anything. */
+int ask_again(struct ask *a, const struct ask_where *where);
+
 /* Sends one message. */
 int ask_say(struct ask *a, enum wire_type type, const void *msg);
 
@@ -62,6 +66,11 @@ int ask_answer(struct ask *a, json_t **json_out);
 
 /* Says why an answer whose status is not MU_OK refuses. */
 int ask_refused(struct ask *a, const struct msg_answer *m);
+/* … with these words; "": those of the status. */
+int ask_refused_with(struct ask *a, int status, const char *text);
+
+/* The exit status for a connection that failed with this status. */
+int ask_exit_of(int status);
 
 /* The status of one job, or of all (""). */
 int ask_status(struct ask *a, const char *job, json_t **json_out);

@@ -9,7 +9,8 @@
 #define EXIT_USAGE 2       /* it was not asked for rightly */
 #define EXIT_UNREACHABLE 3 /* no orchestrator answers there */
 #define EXIT_DENIED 4      /* no token, or not the right one */
-#define EXIT_NOT_FOUND 5   /* the orchestrator knows no such job or node */
+#define EXIT_NOT_FOUND 5   /* the orchestrator knows no such job, node or setting */
+#define EXIT_CONFLICT 6    /* the setting was changed by somebody else meanwhile */
 
 /* Where an orchestrator listens unless it is told otherwise. */
 #define CLI_PORT 5556
@@ -31,9 +32,11 @@ const struct cli_command *cli_find(const char *name);
 /* Says on stderr that there is no such command, and which one may have been meant. */
 int cli_unknown(const char *name);
 
+int config_main(int argc, char **argv);
 int drain_main(int argc, char **argv);
 int events_main(int argc, char **argv);
 int help_main(int argc, char **argv);
+int resize_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int serve_main(int argc, char **argv);
 int shutdown_main(int argc, char **argv);

@@ -28,9 +28,10 @@ static void exit_codes(void)
            "  %d            it was not asked for rightly: an unknown option, a bad value\n"
            "  %d            no orchestrator could be reached\n"
            "  %d            no token, or not the right one\n"
-           "  %d            there is no such job or node\n\n"
+           "  %d            there is no such job, node or setting\n"
+           "  %d            the setting was changed by somebody else meanwhile\n\n"
            "`muster run` passes on its script's exit code; 128 + N when signal N killed it.\n",
-           EXIT_USAGE, EXIT_UNREACHABLE, EXIT_DENIED, EXIT_NOT_FOUND);
+           EXIT_USAGE, EXIT_UNREACHABLE, EXIT_DENIED, EXIT_NOT_FOUND, EXIT_CONFLICT);
 }
 
 static void self(void)

@@ -1,6 +1,7 @@
 #include "unit/unit.h"
 
 #include "cli/event_text.h"
+#include "cli/setting_text.h"
 #include "cli/status_text.h"
 #include "core/cluster.h"
 #include "orchestrator/event_json.h"
@@ -221,6 +222,56 @@ static void an_answer_about_one_job_and_about_all_gives_the_jobs(void **state)
     }
 }
 
+/* ---- settings ---- */
+
+static void expect_setting(const char *value, size_t n, const char *line)
+{
+    struct msg_setting m = {.key = "k", .version = 4, .value_n = (uint32_t)n};
+    char buf[1024];
+
+    m.value = (uint8_t *)(uintptr_t)value;
+    setting_line(&m, 3, buf, sizeof(buf));
+    assert_string_equal(buf, line);
+}
+
+static void a_setting_is_one_line_whatever_its_value(void **state)
+{
+    (void)state;
+    expect_setting("0.1", 3, "k    version 4  0.1");
+    expect_setting("", 0, "k    version 4");
+    expect_setting("a\nb\\", 4, "k    version 4  a\\nb\\\\");
+    expect_setting("\x1b[1m", 4, "k    version 4  \\x1b[1m");
+    expect_setting("\xc3\xa9", 2, "k    version 4  \xc3\xa9");
+    expect_setting("\xc2\x9b", 2, "k    version 4  \\xc2\\x9b"); /* moves a cursor */
+    expect_setting("\xff\xc3", 2, "k    version 4  \\xff\\xc3");
+}
+
+/* At 160 bytes, and never within a character. */
+static void a_long_value_is_cut(void **state)
+{
+    char value[200], line[256];
+
+    (void)state;
+    memset(value, 'x', sizeof(value));
+    memcpy(value + 159, "\xc3\xa9", 2);
+    snprintf(line, sizeof(line), "k    version 4  %.159s… (200 bytes)", value);
+    expect_setting(value, sizeof(value), line);
+}
+
+static void a_removed_setting_says_so(void **state)
+{
+    struct msg_setting m = {.key = "k", .version = 4, .deleted = 1};
+    json_t *json = setting_json("j", &m);
+    char buf[64];
+
+    (void)state;
+    setting_line(&m, 0, buf, sizeof(buf));
+    assert_string_equal(buf, "k  version 4  removed");
+    assert_true(json_is_true(json_object_get(json, "deleted")));
+    assert_null(json_object_get(json, "value"));
+    json_decref(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +285,9 @@ int main(void)
         cmocka_unit_test(states_are_coloured_only_when_asked_for),
         cmocka_unit_test(the_orchestrator_is_its_fields),
         cmocka_unit_test(an_answer_about_one_job_and_about_all_gives_the_jobs),
+        cmocka_unit_test(a_setting_is_one_line_whatever_its_value),
+        cmocka_unit_test(a_long_value_is_cut),
+        cmocka_unit_test(a_removed_setting_says_so),
     };
 
     setenv("TZ", "UTC", 1);

@@ -1,0 +1,114 @@
+#include "cli/setting_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOWN_MAX 160 /* bytes of a value, in a line */
+
+/* One byte as it may stand on a terminal. */
+static int escape(uint8_t byte, bool is_text, char out[8])
+{
+    if (byte == '\n') {
+        return snprintf(out, 8, "\\n");
+    }
+    if (byte == '\\') {
+        return snprintf(out, 8, "\\\\");
+    }
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_text)) {
+        return snprintf(out, 8, "\\x%02x", byte);
+    }
+    return snprintf(out, 8, "%c", byte);
+}
+
+/* Control characters of U+0080 to U+009F are two bytes that begin with 0xc2. */
+static bool is_text(const uint8_t *value, size_t n)
+{
+    json_t *text = json_stringn((const char *)value, n);
+    bool ok = text != NULL;
+
+    json_decref(text);
+    for (size_t i = 0; ok && i + 1 < n; i++) {
+        ok = value[i] != 0xc2 || value[i + 1] >= 0xa0;
+    }
+    return ok;
+}
+
+static void show_value(const struct msg_setting *m, char *buf, size_t cap)
+{
+    uint32_t shown_n = MIN(m->value_n, SHOWN_MAX);
+    size_t at = 0;
+
+    while (shown_n < m->value_n && shown_n > 0 && (m->value[shown_n] & 0xc0) == 0x80) {
+        shown_n--; /* not in the middle of a character */
+    }
+    const bool text = is_text(m->value, shown_n);
+
+    buf[0] = '\0';
+    for (uint32_t i = 0; i < shown_n; i++) {
+        char piece[8];
+        int n = escape(m->value[i], text, piece);
+
+        if (at + (size_t)n >= cap) {
+            return;
+        }
+        memcpy(buf + at, piece, (size_t)n + 1);
+        at += (size_t)n;
+    }
+    if (shown_n < m->value_n) {
+        snprintf(buf + at, cap - at, "… (%u bytes)", m->value_n);
+    }
+}
+
+void setting_line(const struct msg_setting *m, int width, char *buf, size_t cap)
+{
+    char value[SHOWN_MAX * 4 + 32];
+
+    if (m->deleted) {
+        snprintf(buf, cap, "%-*s  version %" PRIu64 "  removed", width, m->key, m->version);
+        return;
+    }
+    show_value(m, value, sizeof(value));
+    snprintf(buf, cap, "%-*s  version %" PRIu64 "%s%s", width, m->key, m->version,
+             value[0] != '\0' ? "  " : "", value);
+}
+
+static json_t *hex_of(const uint8_t *value, size_t n)
+{
+    char *text = malloc(2 * n + 1);
+    json_t *json;
+
+    if (text == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text + 2 * i, 3, "%02x", value[i]);
+    }
+    text[2 * n] = '\0';
+    json = json_string(text);
+    free(text);
+    return json;
+}
+
+json_t *setting_json(const char *job, const struct msg_setting *m)
+{
+    json_t *json =
+        json_pack("{s:s, s:s, s:I}", "job", job, "key", m->key, "version", (json_int_t)m->version);
+    json_t *text = m->value_n == 0 ? json_string("") : json_stringn((char *)m->value, m->value_n);
+    int rc;
+
+    if (m->deleted) {
+        rc = json_object_set_new(json, "deleted", json_true());
+        json_decref(text);
+    } else if (text != NULL) {
+        rc = json_object_set_new(json, "value", text);
+    } else {
+        rc = json_object_set_new(json, "hex", hex_of(m->value, m->value_n));
+    }
+    if (rc != 0) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
