@@ -13,9 +13,14 @@ _muster()
         return
     fi
     case $before in
-    --token-file | --data | --log-dir)
+    --token-file | --data | --log-dir | --http-cert | --http-key)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -f -- "$word"))
+        return
+        ;;
+    --role)
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W 'agent viewer operator' -- "$word"))
         return
         ;;
     esac

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import tap
 
@@ -362,9 +363,25 @@ def test_a_node_that_two_jobs_have_needs_its_job_named():
 def test_off_loopback_the_log_says_how_others_get_the_token():
     with serving(listen='0.0.0.0:0') as serve:
         serve.wait_for(r'other machines need the token in \S+/token.*`muster token` prints it')
-    with serving('--http', '127.0.0.1:0') as serve:
-        serve.wait_for('--http is ignored')
+    with serving() as serve:
         assert 'other machines' not in serve.text()
+
+
+def test_http_is_served_with_tokens_of_two_roles():
+    with serving('--http', '127.0.0.1:0') as serve:
+        url = serve.wait_for(r'serves (http://127\.0\.0\.1:\d+);').group(1)
+        tokens = [serve.ask('token', '--role', role)[1].strip() for role in ('viewer', 'operator')]
+        assert all(re.fullmatch('[0-9a-f]{64}', token) for token in tokens), tokens
+        assert tokens[0] != tokens[1] and tokens[0] not in serve.ask('token')[1], tokens
+        for token in tokens:
+            asked = urllib.request.Request(url + '/v1/jobs',
+                                           headers={'Authorization': f'Bearer {token}'})
+            with urllib.request.urlopen(asked, timeout=LONG) as answer:
+                assert json.load(answer)['jobs'] == []
+        with urllib.request.urlopen(url + '/healthz', timeout=LONG) as answer:
+            assert answer.read() == b'ok\n'
+    with serving() as serve:
+        assert 'http' not in serve.text()
 
 
 def test_serve_refuses_times_that_make_no_sense():
@@ -375,6 +392,9 @@ def test_serve_refuses_times_that_make_no_sense():
                            (('--listen', 'a:b'), '--listen: '),
                            (('--nodes-max', '0'), '--nodes-max wants'),
                            (('--leese', '3'), 'Did you mean --lease?'),
+                           (('--http-cert', 'c', '--http-key', 'k'), 'need --http'),
+                           (('--http', ':0', '--http-cert', 'c'), 'go together'),
+                           (('--http', ':0', '--http-host', 'a,,b'), '--http-host wants names'),
                            (('extra',), "'extra' is one word too many")):
             status, out, err = muster('serve', *words, home=home)
             assert (status, out) == (USAGE, '') and why in err, (words, err)

@@ -55,6 +55,13 @@ def test_every_command_explains_itself_with_examples():
             assert '\nExamples:\n  ' in out and f'muster {command}' in out, out
 
 
+def test_help_http_lists_routes_with_their_roles():
+    status, out, err = muster('help', 'http')
+    assert (status, err) == (0, '') and '  GET /healthz (none)\n' in out, out
+    assert '  PUT /v1/jobs/{job}/config/{key...} (operator)\n' in out, out
+    assert max(map(len, out.splitlines())) <= 100, out
+
+
 def test_exit_codes_are_documented_in_one_place():
     status, out, err = muster('help', 'exit-codes')
     assert (status, err) == (0, '')
@@ -135,6 +142,7 @@ def test_bash_completes_commands_and_options():
     assert complete('status', '--js') == ['--json']
     assert {'--follow', '--since', '--help', '--rdzv-endpoint'} <= set(complete('events', '--'))
     assert '/etc/passwd' in complete('token', '--data', '/etc/passw')
+    assert complete('token', '--role', 'v') == ['viewer']
     assert complete('status', 'x') == []
     assert complete('config', '') == ['get', 'list', 'put', 'rm', 'watch']
     assert complete('config', '--if') == ['--if-version'] and complete('resize', 'a') == ['auto']

@@ -74,9 +74,6 @@ static void tell(const struct serve_options *o)
                      o->data_arg != NULL ? o->data : "");
         }
     }
-    if (o->http_given) {
-        log_warn(AREA, "--http is ignored: this version has no HTTP side yet");
-    }
 }
 
 static int serve(const struct serve_options *o)

@@ -6,10 +6,18 @@
 #include "net/token.h"
 #include "orchestrator/orchestrator.h"
 
+#define SERVE_HOSTS_MAX 16
+
+/* Names of this machine, for HTTP. */
+struct serve_hosts {
+    uint32_t n;
+    char text[SERVE_HOSTS_MAX][HOST_MAX_LEN];
+    const char *at[SERVE_HOSTS_MAX];
+};
+
 struct serve_options {
     struct orchestrator_config config; /* complete */
-    struct endpoint http;
-    bool http_given;
+    struct serve_hosts hosts;
     const char *data_arg;
     const char *token_arg;
     char data[PATH_MAX_LEN];

@@ -8,9 +8,39 @@
 /* The room between the end of all leases of a lost generation and its takeover. */
 #define TAKEOVER_SPARE_MS 15000
 
+#define HTTP_PORT 5580
+
 static int read_http(const char *text, void *to, char *error)
 {
-    return endpoint_parse(text, 5580, to, error);
+    struct web_config *web = to;
+    int rc = endpoint_parse(text, HTTP_PORT, &web->listen, error);
+
+    web->wanted = rc == MU_OK;
+    return rc;
+}
+
+/* A list with commas, added to what is there. */
+static int read_hosts(const char *text, void *to, char *error)
+{
+    struct serve_hosts *hosts = to;
+
+    for (;;) {
+        const size_t n = strcspn(text, ",");
+
+        if (n == 0 || n >= HOST_MAX_LEN) {
+            return MU_EINVAL;
+        }
+        if (hosts->n == SERVE_HOSTS_MAX) {
+            snprintf(error, OPTS_ERROR_MAX, "--http-host: more than %d names", SERVE_HOSTS_MAX);
+            return MU_ELIMIT;
+        }
+        snprintf(hosts->text[hosts->n], HOST_MAX_LEN, "%.*s", (int)n, text);
+        hosts->n++;
+        if (text[n] == '\0') {
+            return MU_OK;
+        }
+        text += n + 1;
+    }
 }
 
 #define AT(field) .at = offsetof(struct serve_options, field)
@@ -20,8 +50,18 @@ static const struct opt table[] = {
     {OPT_READ, .name = "listen", .value = "ADDR:PORT", .help = "where agents and commands connect",
      AT(config.listen), .preset = CLI_ENDPOINT, .read = opts_endpoint},
     {OPT_READ, .name = "http", .value = "ADDR:PORT",
-     .help = "where the dashboard will be; accepted, but this version has none yet", AT(http),
-     .read = read_http},
+     .help =
+         "serve HTTP here: health, metrics, jobs, events, settings; port 5580 if none is given. "
+         "`muster help http` lists what there is (default: no HTTP)",
+     AT(config.web), .read = read_http},
+    {OPT_STRING, .name = "http-cert", .value = "FILE",
+     .help = "certificate chain, as PEM: HTTP becomes HTTPS, and may then listen on any address",
+     AT(config.web.cert_file)},
+    {OPT_STRING, .name = "http-key", .value = "FILE", .help = "the certificate's key, as PEM",
+     AT(config.web.key_file)},
+    {OPT_READ, .name = "http-host", .value = "NAME,…",
+     .help = "names that clients reach it by, besides localhost and IP addresses; may be repeated",
+     AT(hosts), .wants = "names of this machine, separated by commas", .read = read_hosts},
     {OPT_GROUP, .help = "State and trust"},
     {OPT_STRING, .name = "data", .value = "DIR",
      .help = "of the journal and the token; made if missing (default: $XDG_STATE_HOME/muster or "
@@ -67,7 +107,8 @@ static const struct opts spec = {
              "training goes on, and after a restart it knows what it knew.\n"
              "SIGTERM or SIGINT end it; agents wait for the next one.",
     .examples = "  muster serve\n"
-                "  muster serve --listen 0.0.0.0:5556 --data /var/lib/muster\n",
+                "  muster serve --listen 0.0.0.0:5556 --data /var/lib/muster\n"
+                "  muster serve --http 127.0.0.1:5580\n",
     .table = table,
 };
 
@@ -85,6 +126,24 @@ static int check_times(struct serve_options *o)
                                 "than %g seconds, or members that were given up might still train",
                                 (double)least_ms / 1000.0);
     }
+    return EXIT_SUCCESS;
+}
+
+static int check_http(struct serve_options *o)
+{
+    struct web_config *web = &o->config.web;
+
+    if (!web->wanted && (web->cert_file != NULL || web->key_file != NULL || o->hosts.n > 0)) {
+        return opts_usage_error(&spec, "--http-cert, --http-key and --http-host need --http");
+    }
+    if ((web->cert_file == NULL) != (web->key_file == NULL)) {
+        return opts_usage_error(&spec, "--http-cert and --http-key go together");
+    }
+    for (uint32_t i = 0; i < o->hosts.n; i++) {
+        o->hosts.at[i] = o->hosts.text[i];
+    }
+    web->hosts = o->hosts.at;
+    web->hosts_n = o->hosts.n;
     return EXIT_SUCCESS;
 }
 
@@ -131,8 +190,10 @@ bool serve_options(int argc, char **argv, struct serve_options *o, int *status_o
     if (!opts_parse(&spec, argc, argv, o, &words, status_out)) {
         return false;
     }
-    o->http_given = o->http.host[0] != '\0' || o->http.port != 0;
     *status_out = check_times(o);
+    if (*status_out == EXIT_SUCCESS) {
+        *status_out = check_http(o);
+    }
     if (*status_out != EXIT_SUCCESS) {
         return false;
     }

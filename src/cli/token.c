@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROLE_ALL, ROLE_OF_VIEWER, ROLE_OF_OPERATOR };
+
 struct token_options {
     const char *data;
+    uint8_t role;
 };
 
 static const struct opt table[] = {
@@ -15,6 +18,10 @@ static const struct opt table[] = {
      .help = "the data directory of `muster serve` (default: $XDG_STATE_HOME/muster or "
              "~/.local/state/muster)",
      .at = offsetof(struct token_options, data)},
+    {OPT_CHOICE, .name = "role", .value = "ROLE",
+     .help = "print the bearer token for HTTP: a viewer may read, an operator may also change "
+             "settings; agent is the secret itself",
+     .at = offsetof(struct token_options, role), .choices = "agent|viewer|operator", .shown = true},
     {.type = OPT_END},
 };
 
@@ -26,11 +33,25 @@ static const struct opts spec = {
              "others can't read.",
     .examples = "  export MUSTER_TOKEN=$(muster token)\n"
                 "  muster token | ssh node7 'umask 077; cat > muster.token'\n"
-                "  ssh node7 muster run --token-file muster.token …\n",
+                "  ssh node7 muster run --token-file muster.token …\n"
+                "  curl -H \"Authorization: Bearer $(muster token --role viewer)\" "
+                "localhost:5580/v1/jobs\n",
     .table = table,
 };
 
-static int print_token(const char *dir, char *error)
+/* What is made from the secret for HTTP can't be turned back into it. */
+static void print_bearer(const struct token *token, enum token_key use)
+{
+    uint8_t bytes[32];
+
+    token_derive(token, use, bytes);
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        printf("%02x", bytes[i]);
+    }
+    putchar('\n');
+}
+
+static int print_token(const char *dir, uint8_t role, char *error)
 {
     char path[PATH_MAX_LEN], text[TOKEN_TEXT_MAX];
     struct token token;
@@ -48,9 +69,11 @@ static int print_token(const char *dir, char *error)
             fprintf(stderr, "muster token: there was none yet; made one in %s\n", path);
         }
     }
-    if (rc == MU_OK) {
+    if (rc == MU_OK && role == ROLE_ALL) {
         token_print(&token, text);
         puts(text);
+    } else if (rc == MU_OK) {
+        print_bearer(&token, role == ROLE_OF_VIEWER ? TOKEN_KEY_VIEWER : TOKEN_KEY_OPERATOR);
     }
     return rc;
 }
@@ -69,7 +92,7 @@ int token_main(int argc, char **argv)
         rc = data_dir_default(dir, error);
     }
     if (rc == MU_OK) {
-        rc = print_token(o.data != NULL ? o.data : dir, error);
+        rc = print_token(o.data != NULL ? o.data : dir, o.role, error);
     }
     return rc == MU_OK ? EXIT_SUCCESS : ask_failed(spec.command, EXIT_FAILURE, "%s", error);
 }

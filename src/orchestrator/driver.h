@@ -11,6 +11,7 @@
 #include "core/sync.h"
 #include "net/tls.h"
 #include "orchestrator/orchestrator.h"
+#include "orchestrator/web.h"
 #include "store/store.h"
 
 #define FOLLOWERS_MAX 256
@@ -149,6 +150,19 @@ struct settings {
     uint64_t due_ms; /* none is due before */
 };
 
+/* ---- what has happened so far, for /metrics ---- */
+
+struct counts {
+    uint64_t generations[GENERATION_KIND_N];
+    uint64_t lost_nodes, lost_workers;
+    uint64_t refused; /* agents, by the cluster */
+    uint64_t renewals;
+    uint64_t settings;
+    uint64_t journal_failures;
+};
+
+struct web;
+
 struct orchestrator {
     struct effects fx; /* first: emit() finds the rest by it */
     uv_loop_t *loop;
@@ -158,6 +172,7 @@ struct orchestrator {
     bool closing;
     bool quiet;
     uint64_t now_ms, start_ms, armed_ms, sweep_ms;
+    uint64_t start_wall_ms;
     struct cluster_config config;
     struct cluster *cluster;
     struct records records;
@@ -168,6 +183,8 @@ struct orchestrator {
     struct asking asking;
     struct values values;
     struct settings settings;
+    struct counts counts;
+    struct web *web;         /* NULL: there is no HTTP side */
     struct frame *cached[2]; /* the generation of this event, without and with its key */
     char cached_job[NAME_MAX_LEN];
     uint64_t cached_number;
@@ -214,6 +231,9 @@ void people_answer(struct session *s, uint64_t request, int status, bool more, c
 void events_note(struct orchestrator *o, const struct note *note);
 void events_ask(struct session *s, const struct msg_ask *m, uint64_t request);
 void events_unfollow(struct session *s);
+/* Those after `since` that concern this job ("": any). True: some of them are no longer kept. */
+bool events_each(struct orchestrator *o, const char *job, uint64_t since,
+                 void (*fn)(void *arg, const struct msg_event *e), void *arg);
 void events_close(struct orchestrator *o);
 
 /* settings.c: the settings of jobs, for frames and for HTTP alike. Reading: cluster_settings(). */
@@ -249,5 +269,9 @@ uint64_t values_deadline(const struct orchestrator *o);
 
 /* status.c: JSON text, to be freed; NULL: out of memory. MU_ENOENT: no such job. */
 int status_text(struct orchestrator *o, const char *job, char **text_out);
+/* All jobs, without their members, and the orchestrator itself. */
+int status_list_text(struct orchestrator *o, char **text_out);
+/* A job's members and those who wait, and no more. */
+int status_members_text(struct orchestrator *o, const char *job, char **text_out);
 
 #endif

@@ -27,6 +27,13 @@ static void fill(const struct note *note, uint64_t number, struct msg_event *e)
     copy_text(e->reason, sizeof(e->reason), note->reason);
 }
 
+static void tally(struct orchestrator *o, const struct note *note)
+{
+    o->counts.refused += note->kind == NOTE_REFUSED;
+    o->counts.lost_nodes += note->kind == NOTE_LOST && note->worker == 0;
+    o->counts.lost_workers += note->kind == NOTE_LOST && note->worker != 0;
+}
+
 /* Whoever is refused again and again must not drown the rest. */
 static bool drowns(struct orchestrator *o, const struct note *note)
 {
@@ -72,11 +79,13 @@ void events_note(struct orchestrator *o, const struct note *note)
     struct kept_event *kept;
     struct msg_event e;
 
+    tally(o, note);
     if (drowns(o, note)) {
         return;
     }
     fill(note, ++ev->last, &e);
     write_line(o, &e);
+    web_note(o, &e);
     kept = &ev->ring[e.number % EVENTS_MAX];
     frame_unref(kept->frame);
     kept->frame = frame_make(WIRE_EVENT, &e, 0, 0);
@@ -160,6 +169,26 @@ void events_ask(struct session *s, const struct msg_ask *m, uint64_t request)
     if (m->what == ASK_EVENTS) {
         people_answer(s, request, MU_OK, false, "%s", "");
     }
+}
+
+bool events_each(struct orchestrator *o, const char *job, uint64_t since,
+                 void (*fn)(void *arg, const struct msg_event *e), void *arg)
+{
+    const struct events *ev = &o->events;
+    struct wire_scratch scratch = {0}; /* An event has no lists. */
+    struct wire_header h;
+    union wire_any msg;
+
+    for (uint64_t i = MAX(since + 1, oldest(ev)); i <= ev->last; i++) {
+        const struct kept_event *kept = &ev->ring[i % EVENTS_MAX];
+
+        if (kept->frame != NULL && wanted(job, kept->job) &&
+            wire_frame_decode(kept->frame->bytes, kept->frame->n, &h, &msg, &scratch, NULL) ==
+                MU_OK) {
+            fn(arg, &msg.event);
+        }
+    }
+    return since + 1 < oldest(ev);
 }
 
 void events_close(struct orchestrator *o)

@@ -106,6 +106,7 @@ void orchestrator_close(struct orchestrator *o)
     }
     effects_forget(o);
     settings_close(o);
+    web_close(o);
     sessions_close(o);
     events_close(o);
     records_close(o); /* Until here it may send us news. */
@@ -202,11 +203,16 @@ static int begin(struct orchestrator *o, const struct orchestrator_config *confi
         snprintf(error, STORE_ERROR_MAX, "the event loop takes no more handles");
         return rc;
     }
+    rc = web_init(o, config, error);
+    if (rc != MU_OK) {
+        return rc;
+    }
     rc = records_open(o, error);
     if (rc != MU_OK) {
         return rc;
     }
-    return start_listening(o, config, error);
+    rc = start_listening(o, config, error);
+    return rc == MU_OK ? web_start(o, config, error) : rc;
 }
 
 int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
@@ -232,8 +238,10 @@ int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
         return rc;
     }
     announce(o, config);
+    web_announce(o, config);
     driver_time(o);
     o->start_ms = o->now_ms;
+    o->start_wall_ms = net_wall_ms();
     o->sweep_ms = o->now_ms + o->config.lease_ms;
     values_restore(o);
     cluster_start(o->cluster, o->now_ms, &o->fx);

@@ -19,12 +19,23 @@
 
 struct orchestrator;
 
+/* The HTTP side (orchestrator/web.h). */
+struct web_config {
+    bool wanted;
+    struct endpoint listen; /* port 0: any free one */
+    const char *cert_file;  /* NULL: plain HTTP, and only on loopback */
+    const char *key_file;
+    const char *const *hosts; /* names of this machine that are good in Host */
+    uint32_t hosts_n;
+};
+
 struct orchestrator_config {
     struct endpoint listen; /* port 0: any free one */
     const char *data_dir;   /* of the journal; made if missing */
     struct token token;
     struct cluster_config cluster; /* `store` is filled in from the journal */
     uint32_t conns_max;            /* 0: as open files allow */
+    struct web_config web;
     bool quiet; /* what is no warning is logged for those only who want to see everything */
 };
 
@@ -34,6 +45,7 @@ int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
                       struct orchestrator **o_out, char *error);
 
 uint16_t orchestrator_port(const struct orchestrator *o);
+uint16_t orchestrator_http_port(const struct orchestrator *o); /* 0: it has none */
 
 /* Says goodbye to nobody: agents reconnect to the next one. Writes what is queued, then frees. */
 void orchestrator_close(struct orchestrator *o);

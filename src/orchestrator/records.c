@@ -124,6 +124,7 @@ static void note_trouble(struct orchestrator *o, const struct pending *p, int st
                               : store_error(rs->store);
 
     rs->failed_n++;
+    o->counts.journal_failures++;
     if (!rs->broken) {
         rs->broken = true;
         log_error("journal",
@@ -160,6 +161,14 @@ static void answer_asker(struct orchestrator *o, const struct pending *p, int st
     }
 }
 
+static void tally(struct counts *n, const struct record *r)
+{
+    if (r->kind == RECORD_GENERATION) {
+        n->generations[r->u.generation.kind]++;
+    }
+    n->settings += r->kind == RECORD_CONFIG;
+}
+
 static void deliver_ok(struct orchestrator *o, const struct pending *p)
 {
     struct record r;
@@ -174,7 +183,9 @@ static void deliver_ok(struct orchestrator *o, const struct pending *p)
                   mu_strerror(rc));
     }
     mu_assert(rc == MU_OK);
+    tally(&o->counts, &r);
     values_record(o, &r);
+    web_record(o, &r, false);
     o->records.bytes += p->n;
     note_success(&o->records);
     answer_asker(o, p, MU_OK);
@@ -268,6 +279,7 @@ static int replay(struct orchestrator *o, uint64_t seq, const void *data, size_t
                  o->config.workers_max);
         return MU_ECORRUPT;
     }
+    web_record(o, &r, true);
     rs->bytes += n;
     return MU_OK;
 }

@@ -210,6 +210,7 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
         settings_frame(s, &msg->config, h->request);
         return;
     case WIRE_RENEW:
+        s->o->counts.renewals++;
         e.kind = EVENT_RENEW;
         e.u.renew = &msg->renew;
         break;

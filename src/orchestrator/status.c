@@ -55,33 +55,63 @@ static void each_node(void *arg, const struct node_look *n)
     }
 }
 
-static json_t *job_json(const struct orchestrator *o, const struct job_look *j)
+/* Adds "members" and "waiting" to an object, which is given. */
+static json_t *with_members(const struct orchestrator *o, const char *job, json_t *json)
+{
+    struct build b = {.members = json_array(), .waiting = json_array()};
+
+    if (b.members != NULL && b.waiting != NULL) {
+        cluster_each_node(o->cluster, job, each_node, &b);
+    }
+    if (json_object_set_new(json, "members", b.members) != 0) {
+        b.failed = true;
+    }
+    if (json_object_set_new(json, "waiting", b.waiting) != 0) {
+        b.failed = true;
+    }
+    if (b.failed) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+static json_t *short_json(const struct job_look *j)
 {
     const struct job_view *v = &j->view;
-    struct build b = {.members = json_array(), .waiting = json_array()};
     char why[TEXT_MAX_LEN];
     const char *state = words_job(j, why, sizeof(why));
 
-    if (b.members != NULL && b.waiting != NULL) {
-        cluster_each_node(o->cluster, v->name, each_node, &b);
-    }
-    if (b.members == NULL || b.waiting == NULL || b.failed) {
-        json_decref(b.members);
-        json_decref(b.waiting);
-        return NULL;
-    }
-    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "job",
-                     v->name, "run", (json_int_t)v->run, "state", state, "why", why, "generation",
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "job", v->name,
+                     "run", (json_int_t)v->run, "state", state, "why", why, "generation",
                      (json_int_t)v->generation, "active", (json_int_t)v->active, "mode",
                      words_mode(j->mode), "min", (json_int_t)j->min, "max", (json_int_t)j->max,
-                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint,
-                     "members", b.members, "waiting", b.waiting);
+                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint);
+}
+
+static json_t *job_json(const struct orchestrator *o, const struct job_look *j)
+{
+    return with_members(o, j->view.name, short_json(j));
+}
+
+/* In place of the members, how many there are. */
+static json_t *counted_json(const struct job_look *j)
+{
+    json_t *json = short_json(j);
+
+    if (json_object_set_new(json, "size", json_integer(j->view.members_n)) != 0 ||
+        json_object_set_new(json, "nodes", json_integer(j->view.nodes_n)) != 0) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
 }
 
 /* ---- all ---- */
 
 struct all {
     const struct orchestrator *o;
+    bool brief;
     struct build b;
     json_t *jobs;
 };
@@ -90,7 +120,7 @@ static void each_job(void *arg, const struct job_look *j)
 {
     struct all *a = arg;
 
-    push(&a->b, a->jobs, job_json(a->o, j));
+    push(&a->b, a->jobs, a->brief ? counted_json(j) : job_json(a->o, j));
 }
 
 static json_t *counts_json(const struct orchestrator *o)
@@ -137,9 +167,9 @@ static json_t *self_json(const struct orchestrator *o)
                      counts_json(o));
 }
 
-static json_t *all_json(const struct orchestrator *o)
+static json_t *all_json(const struct orchestrator *o, bool brief)
 {
-    struct all a = {.o = o, .jobs = json_array()};
+    struct all a = {.o = o, .brief = brief, .jobs = json_array()};
 
     if (a.jobs == NULL) {
         return NULL;
@@ -152,24 +182,46 @@ static json_t *all_json(const struct orchestrator *o)
     return json_pack("{s:o, s:o}", "orchestrator", self_json(o), "jobs", a.jobs);
 }
 
-int status_text(struct orchestrator *o, const char *job, char **text_out)
+/* The object is given. */
+static int dump(json_t *json, char **text_out)
 {
-    struct job_look look;
-    json_t *json;
-    char *text;
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
 
-    if (job[0] == '\0') {
-        json = all_json(o);
-    } else if (cluster_look_job(o->cluster, job, &look) != MU_OK) {
-        return MU_ENOENT;
-    } else {
-        json = job_json(o, &look);
-    }
-    text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     if (text == NULL) {
         return MU_ENOMEM;
     }
     *text_out = text;
     return MU_OK;
+}
+
+int status_text(struct orchestrator *o, const char *job, char **text_out)
+{
+    struct job_look look;
+
+    if (job[0] == '\0') {
+        return dump(all_json(o, false), text_out);
+    }
+    if (cluster_look_job(o->cluster, job, &look) != MU_OK) {
+        return MU_ENOENT;
+    }
+    return dump(job_json(o, &look), text_out);
+}
+
+int status_list_text(struct orchestrator *o, char **text_out)
+{
+    return dump(all_json(o, true), text_out);
+}
+
+int status_members_text(struct orchestrator *o, const char *job, char **text_out)
+{
+    struct job_look look;
+    json_t *json;
+
+    if (cluster_look_job(o->cluster, job, &look) != MU_OK) {
+        return MU_ENOENT;
+    }
+    json = json_pack("{s:s, s:I, s:I}", "job", job, "generation", (json_int_t)look.view.generation,
+                     "active", (json_int_t)look.view.active);
+    return dump(with_members(o, job, json), text_out);
 }

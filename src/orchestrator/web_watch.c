@@ -1,0 +1,318 @@
+/* Changes of settings as they come: an answer that waits for one, or a stream of all.
+ *
+ * The feed of the streams has each change under several topics: the job's, one for each folder that
+ * the key is in, and the key's own; a stream reads one of them. Ids are versions, which survive the
+ * orchestrator. */
+#include "orchestrator/web_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOPIC_MAX (NAME_MAX_LEN + CONFIG_KEY_MAX + 2)
+
+#define FORGOTTEN "changes have been forgotten: what follows is all there is now"
+
+/* ---- waiting ---- */
+
+struct web_wait {
+    TAILQ_ENTRY(web_wait) link;
+    struct web *w;
+    struct http_request *q;
+    struct web_want want;
+    struct setting_watch watch;
+};
+
+static void unchanged(struct web *w, struct http_request *q, const struct web_wait *wait)
+{
+    const struct config *c = cluster_settings(w->o->cluster, wait->watch.job);
+    struct rec_config r;
+
+    web_version(q, c);
+    if (!wait->want.one) {
+        web_etag(q, c->version);
+    } else if (config_get(c, wait->want.key, &r) == MU_OK) {
+        web_etag(q, r.version);
+    }
+    http_answer(q, 304, NULL, NULL, 0);
+}
+
+static void on_done(struct orchestrator *o, struct setting_watch *watch, int status)
+{
+    struct web_wait *wait =
+        (struct web_wait *)(uintptr_t)((char *)watch - offsetof(struct web_wait, watch));
+    struct http_request *q = wait->q;
+
+    TAILQ_REMOVE(&wait->w->waits, wait, link);
+    switch (status) {
+    case MU_OK:
+    case MU_ESTALE: /* What changed is not known, but what is there now is. */
+        web_read(wait->w, q, watch->job, &wait->want);
+        break;
+    case MU_ETIMEDOUT:
+        unchanged(wait->w, q, wait);
+        break;
+    case MU_ENOENT:
+        web_answer_status(q, status, "there is no such job", NULL);
+        break;
+    case MU_ELIMIT:
+        web_answer_status(q, MU_EAGAIN, "too many wait for settings already",
+                          "ask without ?wait=, or follow a stream");
+        break;
+    default:
+        web_answer_status(q, MU_EAGAIN, "the orchestrator is going", NULL);
+        break;
+    }
+    free(wait);
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct web *w = timer->data;
+    struct web_wait *wait = TAILQ_FIRST(&w->waits), *next;
+
+    for (; wait != NULL; wait = next) {
+        next = TAILQ_NEXT(wait, link);
+        if (http_gone(wait->q)) {
+            settings_unwatch(w->o, &wait->watch);
+            TAILQ_REMOVE(&w->waits, wait, link);
+            http_answer(wait->q, 503, NULL, NULL, 0); /* Nobody reads it. */
+            free(wait);
+        }
+    }
+    if (TAILQ_EMPTY(&w->waits)) {
+        uv_timer_stop(timer);
+    }
+}
+
+void web_wait(struct web *w, struct http_request *q, const char *job, const struct web_want *want,
+              uint64_t after)
+{
+    uint64_t wait_s = WEB_WAIT_S;
+    struct web_wait *wait;
+
+    if (web_number(q, "timeout", WEB_WAIT_MAX_S, &wait_s) == MU_EINVAL) {
+        return;
+    }
+    wait = calloc(1, sizeof(*wait));
+    if (wait == NULL) {
+        web_answer_no_memory(q);
+        return;
+    }
+    driver_time(w->o);
+    wait->w = w;
+    wait->q = q;
+    wait->want = *want;
+    wait->watch.after = after;
+    wait->watch.due_ms = w->o->now_ms + wait_s * 1000;
+    wait->watch.done = on_done;
+    snprintf(wait->watch.job, sizeof(wait->watch.job), "%s", job);
+    memcpy(wait->watch.key, want->key, sizeof(want->key));
+    TAILQ_INSERT_TAIL(&w->waits, wait, link);
+    if (!uv_is_active((uv_handle_t *)&w->sweep)) {
+        uv_timer_start(&w->sweep, on_sweep, WEB_SWEEP_MS, WEB_SWEEP_MS);
+    }
+    settings_watch(w->o, &wait->watch);
+}
+
+/* ---- streams ---- */
+
+/* "id: 7\nevent: set\ndata: {…}\n\n"; false: out of memory. */
+static bool print_change(FILE *out, const struct rec_config *r)
+{
+    json_t *json = web_setting_json(r);
+    char *data = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+
+    if (data != NULL) {
+        fprintf(out, "id: %" PRIu64 "\nevent: %s\ndata: %s\n\n", r->version,
+                r->deleted ? "removed" : "set", data);
+    }
+    json_decref(json);
+    free(data);
+    return data != NULL;
+}
+
+static bool fits(const struct web_want *want, const struct rec_config *r)
+{
+    return r->key[0] != '\0' && setting_matches(want->key, r->key);
+}
+
+static bool print_all(FILE *out, const struct config *c, const struct web_want *want)
+{
+    struct rec_config r = {0};
+    bool ok = true;
+
+    while (ok && config_dump(c, r.version, &r) == MU_OK) {
+        ok = !fits(want, &r) || print_change(out, &r);
+    }
+    return ok;
+}
+
+static bool print_since(FILE *out, const struct config *c, const struct web_want *want,
+                        uint64_t after)
+{
+    struct rec_config r = {.version = after};
+    bool ok = true;
+    int rc = MU_OK;
+
+    while (ok && (rc = config_since(c, r.version, &r)) == MU_OK) {
+        ok = !fits(want, &r) || print_change(out, &r);
+    }
+    if (ok && rc == MU_ESTALE) {
+        fputs("event: gap\ndata: {\"text\": \"" FORGOTTEN "\"}\n\n", out);
+        return print_all(out, c, want);
+    }
+    return ok;
+}
+
+/* What a stream begins with: all there is, or what has changed since. */
+static char *head_of(const struct config *c, const struct web_want *want, bool all, uint64_t after,
+                     size_t *n_out)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, n_out);
+    bool ok;
+
+    if (out == NULL) {
+        return NULL;
+    }
+    ok = all ? print_all(out, c, want) : print_since(out, c, want, after);
+    if (fclose(out) != 0 || !ok) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void topic_of(const char *job, const char *key, size_t key_n, char topic[TOPIC_MAX])
+{
+    snprintf(topic, TOPIC_MAX, "%s%s%.*s", job, key_n > 0 ? "\n" : "", (int)key_n, key);
+}
+
+/* False: that has been answered. An id that is none of ours begins with all. */
+static bool begin_at(struct http_request *q, bool *all_out, uint64_t *after_out)
+{
+    const char *last = http_header(q, "Last-Event-ID");
+    char *end;
+    int rc;
+
+    if (last != NULL && last[0] != '\0') {
+        *after_out = strtoull(last, &end, 10);
+        *all_out = strspn(last, "0123456789") != strlen(last) || strlen(last) > 19;
+        return true;
+    }
+    rc = web_number(q, "since", INT64_MAX, after_out);
+    *all_out = rc == MU_ENOENT;
+    return rc != MU_EINVAL;
+}
+
+void web_stream_settings(struct web *w, struct http_request *q, const char *job,
+                         const struct web_want *want)
+{
+    const struct config *c = cluster_settings(w->o->cluster, job);
+    char topic[TOPIC_MAX], *head;
+    uint64_t after = 0;
+    size_t n = 0;
+    bool all;
+
+    if (!begin_at(q, &all, &after)) {
+        return;
+    }
+    head = head_of(c, want, all, after, &n);
+    if (head == NULL) {
+        web_answer_no_memory(q);
+        return;
+    }
+    topic_of(job, want->key, strlen(want->key), topic);
+    http_stream(q, w->settings, topic, http_feed_next(w->settings), head, n);
+}
+
+/* ---- into the feed ---- */
+
+/* A feed without memory has a gap that nobody is told of but by the next version. */
+static void push_change(struct web *w, const char *job, const struct rec_config *r)
+{
+    char topic[TOPIC_MAX], *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    bool ok = out != NULL && print_change(out, r);
+
+    if (out == NULL || fclose(out) != 0 || !ok) {
+        log_warn("http", "job '%s': out of memory: streams miss a change of '%s'", job, r->key);
+        free(text);
+        return;
+    }
+    topic_of(job, "", 0, topic);
+    (void)http_feed_push(w->settings, topic, text, n);
+    for (size_t i = 0; r->key[i] != '\0'; i++) {
+        if (r->key[i] == '/' || r->key[i + 1] == '\0') {
+            topic_of(job, r->key, i + 1, topic);
+            (void)http_feed_push(w->settings, topic, text, n);
+        }
+    }
+    free(text);
+}
+
+static struct web_seen *seen_of(struct web *w, const char *job)
+{
+    for (uint32_t i = 0; i < w->seen_n; i++) {
+        if (strcmp(w->seen[i].job, job) == 0) {
+            return &w->seen[i];
+        }
+    }
+    if (w->seen_n == w->o->config.jobs_max) {
+        return NULL;
+    }
+    snprintf(w->seen[w->seen_n].job, NAME_MAX_LEN, "%s", job);
+    return &w->seen[w->seen_n++];
+}
+
+/* Also what is no record of its own: a new run takes back what was wanted of the last. */
+void web_push_settings(struct web *w, const char *job)
+{
+    const struct config *c = cluster_settings(w->o->cluster, job);
+    struct web_seen *seen = seen_of(w, job);
+    struct rec_config r;
+
+    while (c != NULL && seen != NULL && config_since(c, seen->version, &r) == MU_OK) {
+        if (r.key[0] != '\0') {
+            push_change(w, job, &r);
+        }
+        seen->version = r.version;
+    }
+    if (c != NULL && seen != NULL) {
+        seen->version = c->version;
+    }
+}
+
+static void see_job(void *arg, const struct job_look *j)
+{
+    struct web *w = arg;
+    struct web_seen *seen = seen_of(w, j->view.name);
+
+    if (seen != NULL) {
+        seen->version = cluster_settings(w->o->cluster, j->view.name)->version;
+    }
+}
+
+int web_watch_open(struct web *w)
+{
+    w->seen = calloc(w->o->config.jobs_max, sizeof(*w->seen));
+    if (w->seen == NULL) {
+        return MU_ENOMEM;
+    }
+    w->sweep.data = w;
+    uv_timer_init(w->o->loop, &w->sweep);
+    w->has_timer = true;
+    cluster_each_job(w->o->cluster, see_job, w);
+    return MU_OK;
+}
+
+void web_watch_close(struct web *w)
+{
+    mu_assert(TAILQ_EMPTY(&w->waits));
+    free(w->seen);
+    w->seen = NULL;
+    w->seen_n = 0;
+}
