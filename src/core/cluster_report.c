@@ -69,7 +69,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     memcpy(w->addr, r->addr, sizeof(w->addr));
     w->port_used &= w->port == r->port;
     w->port = r->port;
-    job_stepped(c, j, r->step, w->active_inc == w->incarnation || w->current_inc == w->incarnation);
+    job_stepped(c, j, r->step);
     if (w->active_inc == w->incarnation && w->entered >= j->active) {
         j->saved = MAX(j->saved, r->checkpoint);
     }

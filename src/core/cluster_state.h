@@ -131,7 +131,7 @@ struct job {
     uint32_t nodes_n;
     /* Volatile. */
     uint64_t step;
-    bool stepped; /* a member has said how far it is */
+    bool stepped; /* every member has said how far it is */
     uint32_t available_n;
     struct tally tally;
     uint64_t proposed; /* the number of the generation that is on its way to the journal; 0: none */
@@ -286,7 +286,7 @@ struct config *job_settings(struct cluster *c, const struct job *j);
 uint32_t job_min(const struct job *j);
 uint32_t job_max(const struct job *j);
 uint32_t job_size(struct cluster *c, const struct job *j);
-void job_stepped(struct cluster *c, struct job *j, uint64_t step, bool is_member);
+void job_stepped(struct cluster *c, struct job *j, uint64_t step);
 void wish_read(struct cluster *c, struct job *j);
 void wish_forget(struct cluster *c, struct job *j);
 void wish_of_node(struct cluster *c, struct node *n);

@@ -53,10 +53,22 @@ static bool by_schedule(const struct job *j)
            (w->size == 0 || w->schedule_version > w->size_version);
 }
 
-/* An orchestrator that was restarted has yet to hear how far the job is. */
-static bool step_unknown(const struct job *j)
+/* Has every living member's node been here, and so said how far it is? */
+static bool all_heard(struct cluster *c, const struct job *j)
 {
-    return j->active != 0 && !j->stepped;
+    for (const struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        if (node_alive(n) && n->conn == 0 && n->closed_ms == NEVER) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An orchestrator that was restarted has yet to hear how far the job is: from all members, since
+ * the one that is furthest counts, and a size must not go back. */
+static bool step_unknown(struct cluster *c, const struct job *j)
+{
+    return j->active != 0 && !j->stepped && !all_heard(c, j);
 }
 
 static uint32_t nodes_now(struct cluster *c, const struct job *j)
@@ -74,18 +86,19 @@ uint32_t job_size(struct cluster *c, const struct job *j)
     uint32_t size = j->wish.listed ? 0 : j->wish.size;
 
     if (by_schedule(j)) {
-        size = step_unknown(j) ? nodes_now(c, j) : schedule_size(&j->wish.schedule, j->step);
+        size = step_unknown(c, j) ? nodes_now(c, j) : schedule_size(&j->wish.schedule, j->step);
     }
     return size == 0 ? job_max(j) : MAX(MIN(size, job_max(j)), job_min(j));
 }
 
-void job_stepped(struct cluster *c, struct job *j, uint64_t step, bool is_member)
+void job_stepped(struct cluster *c, struct job *j, uint64_t step)
 {
     uint32_t before = by_schedule(j) ? job_size(c, j) : 0;
+    bool known = j->stepped;
 
-    j->stepped |= is_member;
     j->step = MAX(j->step, step);
-    if (before != 0 && job_size(c, j) != before) {
+    j->stepped = known || (before != 0 && all_heard(c, j));
+    if (before != 0 && (j->stepped != known || job_size(c, j) != before)) {
         job_touch(c, j);
     }
 }

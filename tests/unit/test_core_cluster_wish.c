@@ -172,6 +172,30 @@ static void a_new_orchestrator_changes_no_size_before_it_knows_the_step(void **s
     assert_int_equal(job().generation, before);
 }
 
+static void a_new_orchestrator_does_not_take_the_step_of_a_member_that_is_behind(void **state)
+{
+    uint64_t before;
+
+    form("a b c d");
+    setting("schedule", "1:10,3:10,2");
+    stepped("b", 9);
+    stepped("a", 10);
+    settle();
+    before = job().generation;
+    restart_from_snapshot();
+    hello("b"); /* It was told of three, and is not yet there itself. */
+    settle();
+    hello("c");
+    settle();
+    assert_int_equal(job().generation, before);
+    hello("a");
+    settle();
+    assert_int_equal(job().generation, before);
+    stepped("a", 20);
+    settle();
+    assert_int_equal(job().members_n, 2);
+}
+
 /* ---- the settings themselves ---- */
 
 static void one_change_is_on_its_way_at_a_time(void **state)
@@ -250,6 +274,7 @@ int main(void)
         CASE(a_schedule_changes_the_size_at_its_steps),
         CASE(of_schedule_and_size_the_younger_rules),
         CASE(a_new_orchestrator_changes_no_size_before_it_knows_the_step),
+        CASE(a_new_orchestrator_does_not_take_the_step_of_a_member_that_is_behind),
         CASE(one_change_is_on_its_way_at_a_time),
         CASE(a_change_that_could_not_be_written_never_was),
         CASE(other_settings_change_nobody),
