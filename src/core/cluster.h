@@ -188,7 +188,7 @@ void cluster_set_store(struct cluster *c, uint64_t store);
  * known node has a lease from now (the grace). */
 void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx);
 
-/* MU_OK, or why a request was not taken (admin, want): nothing has changed then. */
+/* MU_OK, or why a request was not taken (admin, config): nothing has changed then. */
 int cluster_step(struct cluster *c, const struct event *e, struct effects *fx);
 
 /* `r` is durable. While the journal is replayed fx is NULL. MU_ECORRUPT when the record

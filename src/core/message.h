@@ -470,16 +470,6 @@ struct rec_checkpoint {
     uint64_t step;
 };
 
-/* What people want of a job's size. */
-struct rec_want {
-    char job[NAME_MAX_LEN];
-    uint32_t size; /* nodes; 0: as many as max */
-    uint8_t paused;
-    uint8_t listed; /* only these nodes, up to max; a node that restarts has a new number */
-    uint32_t nodes_n;
-    uint32_t *nodes; /* up to MEMBERS_MAX */
-};
-
 struct rec_drain {
     uint32_t node;
 };

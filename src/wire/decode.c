@@ -124,8 +124,7 @@ static int decode_counted(struct reader *r, const struct wire_desc *d, const str
     }
     uint32_t n = get_u32(r->p);
     const struct wire_desc *sub = f->kind == KIND_LIST ? f->sub() : NULL;
-    size_t least = sub != NULL ? 2 : f->kind == KIND_WORDS ? 4 : 1; /* bytes of one, encoded */
-    size_t each = sub != NULL ? sub->size : 4;
+    size_t least = sub != NULL ? 2 : 1; /* bytes of one, encoded */
     const uint8_t *items = NULL;
     int rc = MU_OK;
 
@@ -135,26 +134,18 @@ static int decode_counted(struct reader *r, const struct wire_desc *d, const str
     if ((size_t)(r->end - r->p - 4) / least < n) {
         return cut(r, d, f);
     }
-    if (f->kind == KIND_BLOB) {
+    if (sub == NULL) {
         items = n > 0 ? r->p + 4 : NULL;
         r->p += 4 + (size_t)n;
     } else {
-        uint8_t *mem = n > 0 ? wire_scratch_take(r->scratch, n * each) : NULL;
+        uint8_t *mem = n > 0 ? wire_scratch_take(r->scratch, n * sub->size) : NULL;
 
         if (n > 0 && mem == NULL) {
             return refuse(r, d, f, MU_ELIMIT, "no room left to decode it into");
         }
         r->p += 4;
         items = mem;
-        if (sub != NULL && n > 0) {
-            rc = decode_list(r, sub, mem, n);
-        } else if (n > 0) {
-            for (uint32_t i = 0; i < n; i++, r->p += 4) {
-                uint32_t v = get_u32(r->p);
-
-                memcpy(mem + (size_t)i * 4, &v, 4);
-            }
-        }
+        rc = n > 0 ? decode_list(r, sub, mem, n) : MU_OK;
     }
     memcpy(out + f->offset, &n, sizeof(n));
     memcpy(out + f->data, &items, sizeof(items));
@@ -225,7 +216,6 @@ static int decode_field(struct reader *r, const struct wire_desc *d, const struc
         r->p += f->max;
         return MU_OK;
     case KIND_BLOB:
-    case KIND_WORDS:
     case KIND_LIST:
         return decode_counted(r, d, f, out);
     default:

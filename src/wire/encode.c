@@ -88,15 +88,10 @@ static int encode_counted(struct writer *w, const struct wire_field *f, const ui
     if (f->kind == KIND_LIST) {
         return encode_list(w, f->sub(), items, n);
     }
-    if (!room(w, f->kind == KIND_WORDS ? (size_t)n * 4 : n)) {
+    if (!room(w, n)) {
         return MU_ELIMIT;
     }
-    if (f->kind == KIND_WORDS) {
-        for (uint32_t i = 0; i < n; i++) {
-            put_u32(w->p, load_u32(items + (size_t)i * 4));
-            w->p += 4;
-        }
-    } else if (n > 0) {
+    if (n > 0) {
         memcpy(w->p, items, n);
         w->p += n;
     }
@@ -171,7 +166,6 @@ static int encode_fields(struct writer *w, const struct wire_desc *d, const uint
             w->p += f->max;
             break;
         case KIND_BLOB:
-        case KIND_WORDS:
         case KIND_LIST:
             rc = encode_counted(w, f, in);
             break;
@@ -205,7 +199,7 @@ static size_t counted_size(const struct wire_field *f, uint8_t minor, const uint
     size_t sum = 4;
 
     if (f->kind != KIND_LIST) {
-        return sum + (f->kind == KIND_WORDS ? n * 4 : n);
+        return sum + n;
     }
     const struct wire_desc *d = f->sub();
 
@@ -252,7 +246,6 @@ size_t wire_fields_size(const struct wire_desc *d, uint8_t minor, const void *ms
             sum += f->max;
             break;
         case KIND_BLOB:
-        case KIND_WORDS:
         case KIND_LIST:
             sum += counted_size(f, minor, in);
             break;

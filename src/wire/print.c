@@ -111,14 +111,7 @@ static void put_counted(struct out *o, const struct wire_field *f, const uint8_t
     put(o, "[", 1);
     for (uint32_t i = 0; i < n && items != NULL && !o->full; i++) {
         put(o, ", ", i > 0 ? 2 : 0);
-        if (f->kind == KIND_LIST) {
-            put_fields(o, f->sub(), items + (size_t)i * f->sub()->size, true);
-        } else {
-            uint32_t word;
-
-            memcpy(&word, items + (size_t)i * sizeof(word), sizeof(word));
-            putf(o, "%" PRIu32, word);
-        }
+        put_fields(o, f->sub(), items + (size_t)i * f->sub()->size, true);
     }
     put(o, "]", 1);
 }
@@ -220,7 +213,6 @@ static void put_field(struct out *o, const struct wire_field *f, const uint8_t *
         put_bytes(o, f, in + f->offset);
         break;
     case KIND_BLOB:
-    case KIND_WORDS:
     case KIND_LIST:
         put_counted(o, f, in);
         break;

@@ -44,7 +44,7 @@ static int fill_counted(const struct maker *m, const struct wire_field *f, uint8
 {
     const struct wire_desc *d = f->kind == KIND_LIST ? f->sub() : NULL;
     const uint32_t n = (uint32_t)prng_below(m->p, (uint64_t)MIN(f->max, m->list_max) + 1);
-    const size_t each = d != NULL ? d->size : f->kind == KIND_WORDS ? 4 : 1;
+    const size_t each = d != NULL ? d->size : 1;
     uint8_t *items = n > 0 ? wire_scratch_take(m->scratch, n * each) : NULL;
 
     if (n > 0 && items == NULL) {
@@ -103,7 +103,6 @@ static int fill_field(const struct maker *m, const struct wire_field *f, uint8_t
         }
         break;
     case KIND_BLOB:
-    case KIND_WORDS:
     case KIND_LIST:
         return fill_counted(m, f, out);
     }

@@ -27,7 +27,6 @@
 #define F_BITS(field, bound, since) {1},
 #define F_SECRET(field, bound, since) {1},
 #define F_BLOB(field, max, since) 1, NULL,
-#define F_WORDS(field, max, since) 1, NULL,
 #define F_LIST(field, ident, max, since) 1, NULL,
 #include "wire/table.def"
 
@@ -54,7 +53,6 @@ enum {
 #define F_BITS(field, bound, since) +(bound)
 #define F_SECRET(field, bound, since) +(bound)
 #define F_BLOB(field, max, since) +4 + (max)
-#define F_WORDS(field, max, since) +4 + 4 * (max)
 #define F_LIST(field, ident, max, since) +4 + (max) * (2 + MAX_##ident)
 #include "wire/table.def"
 };
@@ -128,7 +126,6 @@ enum {
 #define F_BITS(field, bound, since) ARRAY(KIND_BITS, field, uint8_t, bound, since)
 #define F_SECRET(field, bound, since) ARRAY(KIND_SECRET, field, uint8_t, bound, since)
 #define F_BLOB(field, max, since) COUNTED(KIND_BLOB, field, uint8_t, max, NULL, since)
-#define F_WORDS(field, max, since) COUNTED(KIND_WORDS, field, uint32_t, max, NULL, since)
 #define F_LIST(field, ident, max, since) \
     COUNTED(KIND_LIST, field, type_##ident, max, desc_##ident, since)
 #include "wire/table.def"

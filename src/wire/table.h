@@ -18,7 +18,6 @@ enum wire_kind {
     KIND_BITS,
     KIND_SECRET,
     KIND_BLOB,
-    KIND_WORDS,
     KIND_LIST
 };
 
@@ -30,7 +29,7 @@ struct wire_field {
     const struct wire_desc *(*sub)(void); /* list: what it is a list of */
     uint32_t max;                         /* enum: bound; string, bytes: size; else count */
     uint16_t offset;                      /* of the value, or of the count */
-    uint16_t data;                        /* of the pointer of blob, words and list */
+    uint16_t data;                        /* of the pointer of blob and list */
     uint8_t kind;
     uint8_t since;
 };

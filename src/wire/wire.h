@@ -121,7 +121,7 @@ void wire_version_text(unsigned their_major, unsigned their_minor, char *buf, si
  * with "…" when cap is too small; always terminated if cap > 0. Returns its length. */
 size_t wire_print(unsigned type, const void *msg, uint64_t generation, char *buf, size_t cap);
 
-/* Fills *msg with valid values from p: test data and fuzz seeds. Lists, words and blobs get up
+/* Fills *msg with valid values from p: test data and fuzz seeds. Lists and blobs get up
  * to list_max elements, all from the scratch; MU_ELIMIT when that is full. */
 int wire_sample(enum wire_type type, struct prng *p, uint32_t list_max, union wire_any *msg,
                 struct wire_scratch *scratch);

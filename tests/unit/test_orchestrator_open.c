@@ -1,7 +1,10 @@
 /* Starts that can't be: each says what is wrong and what to do, and changes nothing. */
+#include "base/crc32c.h"
 #include "store/sqlite.h"
 #include "unit/orchestrator_kit.h"
 #include "unit/unit.h"
+#include "wire/bytes.h"
+#include "wire/record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -126,15 +129,19 @@ static void a_record_that_contradicts_the_others_ends_the_start(void **state)
     refused(&config, MU_ECORRUPT, "('gone')");
 }
 
-static void a_record_of_another_part_is_not_ours(void **state)
+static void a_record_of_a_newer_version_asks_for_that(void **state)
 {
     struct kit *k = *state;
     struct orchestrator_config config = config_of(k);
-    struct rec_want want = {.job = "job"};
-    uint8_t bytes[256];
+    struct rec_gone gone = {.node = 99};
+    uint8_t bytes[64];
     size_t n;
 
-    assert_int_equal(wire_record_encode(WIRE_REC_WANT, &want, bytes, sizeof(bytes), &n), MU_OK);
+    assert_int_equal(wire_record_encode(WIRE_REC_GONE, &gone, bytes, sizeof(bytes), &n), MU_OK);
+    put_u16(bytes, 264); /* no longer used, and never to be used again */
+    bytes[3] = WIRE_MINOR + 1;
+    put_u32(bytes + 8, 0);
+    put_u32(bytes + 8, crc32c(0, bytes, n));
     kit_start(k);
     kit_stop(k);
     append(k, bytes, n);
@@ -170,7 +177,7 @@ int main(void)
         CASE(a_directory_that_can_not_be_made_is_named),
         CASE(a_record_that_is_none_ends_the_start),
         CASE(a_record_that_contradicts_the_others_ends_the_start),
-        CASE(a_record_of_another_part_is_not_ours),
+        CASE(a_record_of_a_newer_version_asks_for_that),
         CASE(a_journal_of_more_than_there_is_room_for_asks_for_higher_limits),
     };
 

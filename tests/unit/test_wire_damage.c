@@ -201,7 +201,7 @@ static void a_refusal_names_message_field_and_place(void **state)
     struct msg_admin admin = {.verb = ADMIN_DRAIN, .job = "job", .node = "node"};
     struct report report = {.slot = 1, .addr = "host:1"};
     struct msg_reports reports = {.reports_n = 1, .reports = &report};
-    struct rec_want want = {.job = "j", .listed = 1};
+    struct rec_config config = {.job = "j", .key = "k"};
     struct msg_sum sum = {.from = 1};
     struct msg_probe probe = {.from = 1};
     const size_t end = wire_size(WIRE_REPORTS, &reports) - WIRE_HEADER_BYTES;
@@ -234,10 +234,10 @@ static void a_refusal_names_message_field_and_place(void **state)
            "sum: data at byte 24: there are too many");
     expect(WIRE_SUM, &sum, 24, DATA_MAX, 4, MU_EPROTO,
            "sum: data at byte 24: the bytes end within it");
-    expect(WIRE_REC_WANT, &want, 9, MEMBERS_MAX + 1, 4, MU_ELIMIT,
-           "want: nodes at byte 9: there are too many");
-    expect(WIRE_REC_WANT, &want, 9, MEMBERS_MAX, 4, MU_EPROTO,
-           "want: nodes at byte 9: the bytes end within it");
+    expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX + 1, 4, MU_ELIMIT,
+           "config: value at byte 15: there are too many");
+    expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX, 4, MU_EPROTO,
+           "config: value at byte 15: the bytes end within it");
 }
 
 static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)

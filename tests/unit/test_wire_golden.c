@@ -70,8 +70,6 @@ struct every {
     uint8_t secret[2];
     uint32_t blob_n;
     uint8_t *blob;
-    uint32_t words_n;
-    uint32_t *words;
     uint32_t items_n;
     struct item *items;
 };
@@ -97,13 +95,11 @@ static void each_kind_of_field_has_these_bytes(void **state)
         {AT(bits), .max = 1, .kind = KIND_BITS},
         {AT(secret), .max = 2, .kind = KIND_SECRET},
         {AT_LIST(blob), .kind = KIND_BLOB},
-        {AT_LIST(words), .kind = KIND_WORDS},
         {AT_LIST(items), .kind = KIND_LIST, .sub = item_desc},
     };
     static const struct wire_desc desc = {"every", fields, ARRAY_LEN(fields), sizeof(struct every),
                                           1000};
     uint8_t blob[] = {0xb1, 0xb2, 0xb3};
-    uint32_t words[] = {5, 6};
     struct item items[] = {{7, "xy"}, {8, ""}};
     struct every every = {
         1,
@@ -121,8 +117,6 @@ static void each_kind_of_field_has_these_bytes(void **state)
         3,
         blob,
         2,
-        words,
-        2,
         items,
     };
     uint64_t memory[16];
@@ -134,24 +128,11 @@ static void each_kind_of_field_has_these_bytes(void **state)
     assert_int_equal(wire_fields_encode(&desc, 0, &every, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
                "01 0302 07060504 feffffff 0f0e0d0c0b0a0908 0200000003000000 1000000000000000 02 "
-               "030068c3b6 a1a2 05 7778 03000000 b1b2b3 02000000 05000000 06000000 02000000 0800 "
+               "030068c3b6 a1a2 05 7778 03000000 b1b2b3 02000000 0800 "
                "07000000 02007879 0600 08000000 0000");
     assert_int_equal(wire_fields_decode(&desc, 0, 0, bytes, n, &out, &scratch, NULL), MU_OK);
     assert_true(out.i32 == -2 && out.u16 == 0x0203 && out.choice == 2 && out.bytes[1] == 0xa2);
-    assert_true(out.words[1] == 6 && out.blob[2] == 0xb3 && out.items[1].id == 8);
-}
-
-static void a_want_record_has_these_bytes(void **state)
-{
-    uint32_t nodes[] = {1, 0x01020304};
-    struct rec_want want = {
-        .job = "j", .size = 2, .paused = 0, .listed = 1, .nodes_n = 2, .nodes = nodes};
-    uint8_t bytes[64];
-    size_t n = 0;
-
-    assert_int_equal(wire_record_encode(WIRE_REC_WANT, &want, bytes, sizeof(bytes), &n), MU_OK);
-    expect_hex(bytes, n,
-               "0801 01 01 15000000 2e05b93c 01006a 02000000 00 01 02000000 01000000 04030201");
+    assert_true(out.blob[2] == 0xb3 && out.items[1].id == 8);
 }
 
 static void a_config_record_has_these_bytes(void **state)
@@ -183,8 +164,6 @@ static void lines_read_like_this(void **state)
                                {.slot = 1, .incarnation = 2, .phase = PHASE_EXITED}};
     struct msg_reports all = {.seq = 4, .reports_n = 2, .reports = reports};
     struct msg_admin admin = {.verb = ADMIN_TAKEOVER, .job = "mnist"};
-    uint32_t nodes[] = {4, 9};
-    struct rec_want want = {.job = "mnist", .size = 2, .nodes_n = 2, .nodes = nodes};
     struct msg_sum sum = {.from = wid_make(1, 0, 1), .step = 3, .data_n = 4096};
     struct msg_welcome welcome = {.store = 0xabcdef, .node = 4, .lease_ms = 1000};
     struct msg_sync sync = {.worker = wid_make(1, 0, 1), .request = 2, .tag = "go", .data_n = 5};
@@ -202,7 +181,6 @@ static void lines_read_like_this(void **state)
                 "reports seq=4 reports=[slot=0 phase=in entered=7 addr=10.0.0.1:99, "
                 "slot=1 incarnation=2 phase=exited]");
     expect_line(WIRE_ADMIN, &admin, 0, "admin verb=takeover job=mnist node=\"\"");
-    expect_line(WIRE_REC_WANT, &want, 0, "want job=mnist size=2 paused=no listed=no nodes=[4, 9]");
     expect_line(WIRE_SUM, &sum, 2, "sum gen=2 from=n1.0#1 step=3 offset=0 data=4096B");
     expect_line(WIRE_WELCOME, &welcome, 0,
                 "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0 mode=auto");
@@ -268,7 +246,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ready_frame_has_these_bytes),
         cmocka_unit_test(each_kind_of_field_has_these_bytes),
-        cmocka_unit_test(a_want_record_has_these_bytes),
         cmocka_unit_test(a_config_record_has_these_bytes),
         cmocka_unit_test(lines_read_like_this),
         cmocka_unit_test(a_group_key_is_never_printed),

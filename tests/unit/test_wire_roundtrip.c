@@ -29,9 +29,7 @@ static bool same_items(const struct wire_field *f, const uint8_t *a, const uint8
     memcpy(&items_a, a + f->data, sizeof(items_a));
     memcpy(&items_b, b + f->data, sizeof(items_b));
     if (f->kind != KIND_LIST) {
-        size_t bytes = f->kind == KIND_WORDS ? n * 4 : n;
-
-        return n == 0 || memcmp(items_a, items_b, bytes) == 0;
+        return n == 0 || memcmp(items_a, items_b, n) == 0;
     }
     for (uint32_t i = 0; i < n; i++) {
         size_t at = (size_t)i * f->sub()->size;
@@ -52,7 +50,7 @@ static bool same(const struct wire_desc *d, const uint8_t *a, const uint8_t *b)
     for (uint32_t i = 0; i < d->fields_n; i++) {
         const struct wire_field *f = &d->fields[i];
 
-        if (f->kind == KIND_BLOB || f->kind == KIND_WORDS || f->kind == KIND_LIST) {
+        if (f->kind == KIND_BLOB || f->kind == KIND_LIST) {
             memcpy(copy + f->data, a + f->data, sizeof(void *));
         }
     }
@@ -62,8 +60,7 @@ static bool same(const struct wire_desc *d, const uint8_t *a, const uint8_t *b)
     for (uint32_t i = 0; i < d->fields_n; i++) {
         const struct wire_field *f = &d->fields[i];
 
-        if ((f->kind == KIND_BLOB || f->kind == KIND_WORDS || f->kind == KIND_LIST) &&
-            !same_items(f, a, b)) {
+        if ((f->kind == KIND_BLOB || f->kind == KIND_LIST) && !same_items(f, a, b)) {
             return false;
         }
     }
