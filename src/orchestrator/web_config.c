@@ -30,13 +30,16 @@ static void get(struct web *w, struct http_request *q, const char *job, const st
 void web_config_list(void *arg, struct http_request *q)
 {
     struct orchestrator *o = arg;
-    const char *job = web_job(o->web, q), *prefix = http_query(q, "prefix");
+    const char *job = web_job(o->web, q), *prefix;
     struct web_want want = {0};
-    const size_t n = prefix != NULL ? strlen(prefix) : 0;
+    size_t n;
 
     if (job == NULL) {
         return;
     }
+    prefix = http_query(q, "prefix");
+    prefix = prefix != NULL ? prefix : "";
+    n = strlen(prefix);
     if (n >= sizeof(want.key)) {
         http_answer_error(q, 400, NULL, "?prefix= is longer than any key (%d bytes)",
                           CONFIG_KEY_MAX - 1);

@@ -47,18 +47,19 @@ static void on_term(uv_signal_t *sig, int signum)
     uv_close((uv_handle_t *)sig, NULL);
 }
 
-/* Never returns. Says its port, or 0 and why not in the log. */
+/* Never returns. Says its ports, or 0 and why not in the log. */
 static void serve(const struct kit *k, int to)
 {
     struct orchestrator_config config = {.listen = {.host = "127.0.0.1"},
                                          .data_dir = k->data,
                                          .token = k->token,
-                                         .cluster = k->cluster};
+                                         .cluster = k->cluster,
+                                         .web = {.wanted = k->web, .listen.host = "127.0.0.1"}};
     struct orchestrator *o;
     char error[STORE_ERROR_MAX];
     uv_loop_t loop;
     uv_signal_t sig;
-    uint16_t port = 0;
+    uint16_t ports[2] = {0};
     int log = open(k->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
     dup2(log, STDERR_FILENO);
@@ -68,13 +69,14 @@ static void serve(const struct kit *k, int to)
         log_error("kit", "%s", error);
         uv_run(&loop, UV_RUN_DEFAULT);
         uv_loop_close(&loop);
-        _exit(write(to, &port, sizeof(port)) == sizeof(port) ? 1 : 2);
+        _exit(write(to, ports, sizeof(ports)) == sizeof(ports) ? 1 : 2);
     }
     uv_signal_init(&loop, &sig);
     sig.data = o;
     uv_signal_start(&sig, on_term, SIGTERM);
-    port = orchestrator_port(o);
-    if (write(to, &port, sizeof(port)) != sizeof(port)) {
+    ports[0] = orchestrator_port(o);
+    ports[1] = orchestrator_http_port(o);
+    if (write(to, ports, sizeof(ports)) != sizeof(ports)) {
         _exit(2);
     }
     close(to);
@@ -101,6 +103,7 @@ static void show_log(const struct kit *k)
 
 void kit_start(struct kit *k)
 {
+    uint16_t ports[2];
     int ends[2];
 
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
@@ -113,12 +116,13 @@ void kit_start(struct kit *k)
         serve(k, ends[1]);
     }
     close(ends[1]);
-    k->port = 0;
-    if (read(ends[0], &k->port, sizeof(k->port)) != sizeof(k->port) || k->port == 0) {
+    if (read(ends[0], ports, sizeof(ports)) != sizeof(ports) || ports[0] == 0) {
         show_log(k);
         fail_msg("the orchestrator did not start");
     }
     close(ends[0]);
+    k->port = ports[0];
+    k->http_port = ports[1];
 }
 
 static int reap(struct kit *k, int sig)

@@ -17,7 +17,8 @@ struct kit {
     char log[96];
     struct token token;
     struct cluster_config cluster;
-    uint16_t port;
+    bool web; /* serve HTTP too */
+    uint16_t port, http_port;
     pid_t pid;
 };
 
