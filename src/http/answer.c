@@ -70,10 +70,16 @@ void http_set_header(struct http_request *q, const char *name, const char *value
     while (i < q->set_n && strcasecmp(q->set[i].name, name) != 0) {
         i++;
     }
-    mu_assert(i < HTTP_SET_MAX && strlen(value) < HTTP_VALUE_MAX);
-    q->set[i].name = name;
+    mu_assert(i < HTTP_SET_MAX && strlen(name) < HTTP_NAME_MAX && strlen(value) < HTTP_VALUE_MAX);
+    strcpy(q->set[i].name, name);
     strcpy(q->set[i].value, value);
     q->set_n = MAX(q->set_n, i + 1);
+}
+
+void http_set_type(struct http_request *q, const char *type)
+{
+    mu_assert(type == NULL || strlen(type) < sizeof(q->type));
+    strcpy(q->type, type != NULL ? type : "");
 }
 
 /* JSON holds UTF-8 only. */
@@ -99,7 +105,7 @@ static void put_error(struct http_request *q, unsigned status, const char *hint,
 
     free(q->answer);
     q->status = status;
-    q->type = "application/json";
+    http_set_type(q, "application/json");
     q->answer = NULL;
     if (json != NULL && json_object_set_new(json, "error", as_json(error)) == 0 &&
         (hint == NULL || json_object_set_new(json, "hint", as_json(hint)) == 0)) {
@@ -150,7 +156,7 @@ void http_answer(struct http_request *q, unsigned status, const char *type, char
 {
     mu_assert(status >= 200 && status < 600 && q->status == 0);
     q->status = status;
-    q->type = type;
+    http_set_type(q, type);
     q->answer = body;
     q->answer_n = body != NULL ? n : 0;
     http_hand_back(q);
@@ -187,7 +193,7 @@ static bool add_headers(const struct http_request *q, struct MHD_Response *respo
         {"X-Content-Type-Options", "nosniff"},
         {"Content-Security-Policy", "default-src 'none'"},
     };
-    bool ok = q->type == NULL || MHD_add_response_header(response, "Content-Type", q->type);
+    bool ok = q->type[0] == '\0' || MHD_add_response_header(response, "Content-Type", q->type);
 
     for (uint32_t i = 0; i < q->set_n; i++) {
         ok = MHD_add_response_header(response, q->set[i].name, q->set[i].value) && ok;

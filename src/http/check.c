@@ -28,6 +28,7 @@ static enum MHD_Result keep(void *cls, enum MHD_ValueKind kind, const char *name
     struct http_request *q = cls;
     char *joined;
 
+    q->hosts_n += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
     for (unsigned i = 0; i < HTTP_KEPT_N; i++) {
         if (strcasecmp(name, kept_names[i]) != 0 || value == NULL) {
             continue;
@@ -72,6 +73,7 @@ static bool find_route(struct http_request *q, const char *method)
     for (uint32_t i = 0; i < config->routes_n; i++) {
         const struct http_route *route = &config->routes[i];
 
+        memset(q->params, 0, sizeof(q->params));
         if (!http_route_fits(route->path, q->target, q->text, q->params)) {
             continue;
         }
@@ -101,6 +103,10 @@ static bool check_host(struct http_request *q)
     const char *host = header(q, MHD_HTTP_HEADER_HOST);
     const char *origin = header(q, "Origin");
 
+    if (q->hosts_n > 1) {
+        http_put_error(q, MHD_HTTP_BAD_REQUEST, NULL, "there is more than one Host");
+        return false;
+    }
     /* HTTP/1.0 may come without: then there is no name that could have been rebound. */
     if (host != NULL && !http_host_fits(host, config->hosts, config->hosts_n) &&
         !http_host_fits(host, own, 1)) {

@@ -383,7 +383,7 @@ void http_stream(struct http_request *q, struct http_feed *feed, const char *top
     stream_enter(s, from);
     q->stream = s;
     q->status = MHD_HTTP_OK;
-    q->type = "text/event-stream";
+    http_set_type(q, "text/event-stream");
     http_hand_back(q);
 }
 

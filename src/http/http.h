@@ -113,10 +113,11 @@ void *http_data(const struct http_request *q);
 
 /* ---- answers ---- */
 
-/* A header of the answer: at most 4, and value below 256 bytes. */
+/* A header of the answer, copied: at most 4, the name below 64 bytes and the value below 256. Again
+ * with the same name it replaces. */
 void http_set_header(struct http_request *q, const char *name, const char *value);
 
-/* `body` is malloc's, n bytes, and taken over. NULL: none. */
+/* `type` is copied, below 64 bytes. `body` is malloc's, n bytes, and taken over. NULL: none. */
 void http_answer(struct http_request *q, unsigned status, const char *type, char *body, size_t n);
 
 /* {"error": "…", "hint": "…"}; hint may be NULL. Any text: what JSON can't hold is replaced. */

@@ -16,6 +16,7 @@
 #include <sys/queue.h>
 
 #define HTTP_SET_MAX 4
+#define HTTP_NAME_MAX 64
 #define HTTP_VALUE_MAX 256
 #define HTTP_FEEDS_MAX 8
 #define HTTP_KEPT_N 5
@@ -43,6 +44,7 @@ struct http_request {
     TAILQ_ENTRY(http_request) link; /* in the queue, or with its handler */
     enum http_phase phase;          /* guarded */
     bool begun, is_head, no_memory;
+    uint32_t hosts_n;
     enum http_role role;
     const struct http_route *route;
     char *target; /* as it came, cut at its '?' */
@@ -58,13 +60,13 @@ struct http_request {
 
     /* The answer. status 0: none yet. */
     unsigned status;
-    bool sent; /* handed to libmicrohttpd */
-    const char *type;
+    bool sent;                /* handed to libmicrohttpd */
+    char type[HTTP_NAME_MAX]; /* "": none */
     char *answer;
     size_t answer_n;
     struct http_stream *stream; /* until it is handed to libmicrohttpd */
     struct {
-        const char *name; /* literals */
+        char name[HTTP_NAME_MAX];
         char value[HTTP_VALUE_MAX];
     } set[HTTP_SET_MAX];
     uint32_t set_n;
@@ -123,6 +125,9 @@ void http_request_free(struct http_request *q);
 void http_put_error(struct http_request *q, unsigned status, const char *hint, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 enum MHD_Result http_send(struct http_request *q);
+
+/* Of the body that goes with it; NULL: none. */
+void http_set_type(struct http_request *q, const char *type);
 
 /* The loop's part of an answer is done. */
 void http_hand_back(struct http_request *q);

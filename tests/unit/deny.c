@@ -3,6 +3,7 @@
 
 #include "unit/unit.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 void *__wrap_malloc(size_t n);
@@ -12,8 +13,9 @@ void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 
-static bool counting;
-static uint32_t taken_n, denied;
+/* What is tested may have threads. */
+static atomic_bool counting;
+static atomic_uint taken_n, denied;
 
 static bool deny(void)
 {

@@ -192,6 +192,7 @@ static void a_name_that_is_not_ours_is_refused(void **state)
     assert_int_equal(ask_as("evil.example:80", ""), 421);
     assert_int_equal(ask_as("localhost.evil.example", ""), 421);
     assert_int_equal(ask_as("muster.example:99", ""), 421);
+    assert_int_equal(ask_as("localhost", "Host: evil.example\r\n"), 400);
     close_kit(NULL);
     static const char *const hosts[] = {"other", "muster.example"};
 
