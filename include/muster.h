@@ -108,7 +108,9 @@ MU_API void mu_config_init(mu_config *config);
 MU_API int mu_join(const mu_config *config, mu_run **run_out);
 
 /* This worker has finished its work: the process may now exit with 0. Calls of other threads that
- * are still waiting return MU_EDONE first. The run is released. NULL is fine. */
+ * are still waiting return MU_EDONE first. A worker that has been left out of the newest generation
+ * may leave at any time, and the job goes on without it; the call takes until the others are in
+ * that generation, a few seconds at most. The run is released. NULL is fine. */
 MU_API int mu_leave(mu_run *run);
 
 typedef struct mu_world_info {

@@ -302,8 +302,23 @@ err_claim:
     return rc;
 }
 
+/* Other threads leave their calls; a worker that was left out is let go. */
+static void wait_to_leave(struct mu_run *run)
+{
+    const uint64_t due_ms = run_due_ms(LEAVE_MS);
+    bool in_time = true;
+
+    while (run->callers_n > 1) {
+        pthread_cond_wait(&run->changed, &run->lock);
+    }
+    while (in_time && told_is_needed(run) && !run->ended && run->lost == MU_OK) {
+        in_time = call_wait(run, due_ms);
+    }
+}
+
 int mu_leave(mu_run *run)
 {
+    bool left_out;
     int rc;
 
     if (run == NULL) {
@@ -318,11 +333,12 @@ int mu_leave(mu_run *run)
         return run_fail(MU_EBUSY, "another thread is leaving already");
     }
     run->leaving = true;
+    left_out = run->rank < 0;
     pthread_cond_broadcast(&run->changed);
-    while (run->callers_n > 1) {
-        pthread_cond_wait(&run->changed, &run->lock);
+    wait_to_leave(run);
+    if (!left_out || run->rank < 0) { /* Else it was taken in again: its work goes on elsewhere. */
+        told_finished(run);
     }
-    told_finished(run);
     call_exit(run);
     if (!run->alone) {
         control_stop(run, LEAVE_MS);

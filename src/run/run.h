@@ -71,6 +71,7 @@ struct mu_run {
     int32_t rank;             /* in it; -1: no member */
     uint64_t joined;          /* it has been a member since this one; 0: it is none */
     uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
+    bool forgetting;          /* it has asked for another life, and waits for that */
     struct report said;       /* the last report */
     uint64_t step;            /* as mu_progress() had it */
     bool step_due;            /* it is to be reported … */
@@ -115,6 +116,9 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 /* ---- told.c: what the agent says ---- */
 
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
+/* It was left out of the newest generation, and that does not count yet: until it does this worker
+ * is one of those who hold the state, and its end would be a loss. */
+bool told_is_needed(const struct mu_run *run);
 void told_finished(struct mu_run *run); /* this worker's last report */
 /* Reports the step if it is time to; gives how long poll() may wait, as poll() has it. */
 int told_progress(struct mu_run *run);

@@ -81,9 +81,15 @@ int mu_progress(mu_run *run, uint64_t step)
     return rc;
 }
 
+bool told_is_needed(const struct mu_run *run)
+{
+    return run->rank < 0 && (run->entered != 0 || run->forgetting);
+}
+
+/* One that is still needed must not say so: it would end the job for those who go on. */
 void told_finished(struct mu_run *run)
 {
-    if (run->attached && run->lost == MU_OK) {
+    if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
         report(run, PHASE_FINISHED);
     }
 }
@@ -113,6 +119,7 @@ static void on_life(struct mu_run *run, const struct msg_life *m)
 
     run->life = *m;
     run->attached = true;
+    run->forgetting = false;
     run->beat_ms = 0;
     if (another) {
         run->entered = run->joined = 0;
@@ -152,6 +159,7 @@ static void on_active(struct mu_run *run, const struct msg_active *m)
         struct msg_forget forget = {run->life.worker};
 
         run->entered = 0;
+        run->forgetting = true;
         if (control_say(run, WIRE_FORGET, &forget) != MU_OK) {
             control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
         }
