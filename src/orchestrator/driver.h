@@ -145,6 +145,7 @@ struct settings {
     struct setting_ask *first, **last; /* of all jobs, in their order */
     uint32_t asks_n;
     uint64_t bytes;
+    bool taking, again;                  /* … and meanwhile somebody has asked */
     struct setting_watch waiting, ready; /* heads of rings */
     uint32_t watches_n;
     uint64_t due_ms; /* none is due before */

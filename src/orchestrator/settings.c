@@ -40,7 +40,7 @@ static void finish(struct orchestrator *o, struct setting_ask **at, int status, 
 }
 
 /* The first of the job, and the next for each that is refused at once. */
-static void take(struct orchestrator *o, const char *of_job)
+static void take_first(struct orchestrator *o, const char *of_job)
 {
     char why[TEXT_MAX_LEN], job[NAME_MAX_LEN];
 
@@ -63,6 +63,39 @@ static void take(struct orchestrator *o, const char *of_job)
             finish(o, at, rc, 0, why[0] != '\0' ? why : mu_strerror(rc));
         }
     }
+}
+
+/* One that is the first of its job, and not yet on its way. */
+static const struct setting_ask *free_one(struct settings *st)
+{
+    for (const struct setting_ask *a = st->first; a != NULL; a = a->next) {
+        if (!a->written && *first_of(st, a->job) == a) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+/* Those who ask again when they are refused do so from within: they wait for their turn here, or a
+ * long line of them would be as deep on the stack. */
+static void take(struct orchestrator *o, const char *job)
+{
+    struct settings *st = &o->settings;
+    const struct setting_ask *a;
+
+    if (st->taking) {
+        st->again = true;
+        return;
+    }
+    st->taking = true;
+    take_first(o, job);
+    while (st->again) {
+        st->again = false;
+        while ((a = free_one(st)) != NULL) {
+            take_first(o, a->job);
+        }
+    }
+    st->taking = false;
 }
 
 void settings_change(struct orchestrator *o, struct setting_ask *a)
