@@ -3,6 +3,7 @@
 
 usage: cli_config_test.py MUSTER
 """
+import base64
 import contextlib
 import json
 import os
@@ -64,7 +65,7 @@ def test_any_bytes_are_a_value():
                              stdout=subprocess.PIPE, env=env_of(serve)).stdout
         assert got == value
         _, out, _ = serve.ask('config', 'get', '--json', 'all')
-        assert bytes.fromhex(json.loads(out)['hex']) == value
+        assert base64.b64decode(json.loads(out)['value_base64']) == value
         status, out, _ = serve.ask('config', 'list')
         assert status == 0 and out.isprintable() is False and out.count('\n') == 1, out
         assert '\\x00\\x01' in out and '(65536 bytes)' in out and '\x1b' not in out, out
@@ -83,9 +84,9 @@ def test_who_is_second_is_told_so():
             status, out, err = serve.ask('config', *words)
             assert (status, out) == (CONFLICT, '') and 'version' in err, (words, err)
         assert serve.ask('config', 'put', '--if-version', '1', 'k', '2', '--json') == \
-            (0, '{"job":"default","key":"k","version":2,"value":"2"}\n', '')
+            (0, '{"key":"k","version":2,"value":"2","job":"default"}\n', '')
         assert serve.ask('config', 'rm', '--if-version', '2', 'k', '--json') == \
-            (0, '{"job":"default","key":"k","version":3,"deleted":true}\n', '')
+            (0, '{"key":"k","version":3,"job":"default","deleted":true}\n', '')
 
 
 def test_a_job_is_resized():

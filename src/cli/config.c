@@ -77,7 +77,7 @@ struct call {
 
 static int print_json(const struct call *c, const struct msg_setting *m)
 {
-    json_t *json = setting_json(c->m.job, m);
+    json_t *json = setting_object(c->m.job, m);
     int rc = json == NULL ? -1 : json_dumpf(json, stdout, JSON_COMPACT);
 
     json_decref(json);

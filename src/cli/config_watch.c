@@ -81,7 +81,7 @@ static int show(struct watcher *t, const struct msg_setting *m)
     int rc = 0;
 
     if (t->w->json) {
-        json_t *json = setting_json(t->w->job, m);
+        json_t *json = setting_object(t->w->job, m);
 
         rc = json == NULL ? -1 : json_dumpf(json, stdout, JSON_COMPACT);
         json_decref(json);

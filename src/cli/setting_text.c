@@ -1,8 +1,9 @@
 #include "cli/setting_text.h"
 
+#include "orchestrator/setting_json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN_MAX 160 /* bytes of a value, in a line */
@@ -74,39 +75,16 @@ void setting_line(const struct msg_setting *m, int width, char *buf, size_t cap)
              value[0] != '\0' ? "  " : "", value);
 }
 
-static json_t *hex_of(const uint8_t *value, size_t n)
+json_t *setting_object(const char *job, const struct msg_setting *m)
 {
-    char *text = malloc(2 * n + 1);
+    struct rec_config r = {
+        .version = m->version, .deleted = m->deleted, .value_n = m->value_n, .value = m->value};
     json_t *json;
 
-    if (text == NULL) {
-        return NULL;
-    }
-    for (size_t i = 0; i < n; i++) {
-        snprintf(text + 2 * i, 3, "%02x", value[i]);
-    }
-    text[2 * n] = '\0';
-    json = json_string(text);
-    free(text);
-    return json;
-}
-
-json_t *setting_json(const char *job, const struct msg_setting *m)
-{
-    json_t *json =
-        json_pack("{s:s, s:s, s:I}", "job", job, "key", m->key, "version", (json_int_t)m->version);
-    json_t *text = m->value_n == 0 ? json_string("") : json_stringn((char *)m->value, m->value_n);
-    int rc;
-
-    if (m->deleted) {
-        rc = json_object_set_new(json, "deleted", json_true());
-        json_decref(text);
-    } else if (text != NULL) {
-        rc = json_object_set_new(json, "value", text);
-    } else {
-        rc = json_object_set_new(json, "hex", hex_of(m->value, m->value_n));
-    }
-    if (rc != 0) {
+    memcpy(r.key, m->key, sizeof(r.key));
+    json = setting_json(&r);
+    if (json_object_set_new(json, "job", json_string(job)) != 0 ||
+        (m->deleted && json_object_set_new(json, "deleted", json_true()) != 0)) {
         json_decref(json);
         return NULL;
     }

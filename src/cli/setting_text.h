@@ -10,8 +10,8 @@
  * text is shown as \xff, ends of lines as \n, and a long value is cut. Always terminated. */
 void setting_line(const struct msg_setting *m, int width, char *buf, size_t cap);
 
-/* {"job", "key", "version", "value"}; a value that is not UTF-8 is "hex" instead, and what was
- * removed has "deleted": true. NULL: out of memory. */
-json_t *setting_json(const char *job, const struct msg_setting *m);
+/* What setting_json() (orchestrator/setting_json.h) makes of it, with "job", and "deleted": true if
+ * it was removed. NULL: out of memory. */
+json_t *setting_object(const char *job, const struct msg_setting *m);
 
 #endif

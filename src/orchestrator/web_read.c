@@ -1,8 +1,8 @@
 /* Settings as answers: one by its key, or all that begin with a prefix. */
+#include "orchestrator/setting_json.h"
 #include "orchestrator/web_state.h"
 
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,39 +22,6 @@ void web_version(struct http_request *q, const struct config *c)
 
     snprintf(text, sizeof(text), "%" PRIu64, c->version);
     http_set_header(q, "Muster-Version", text);
-}
-
-/* ---- as JSON ---- */
-
-static json_t *base64(const struct rec_config *r)
-{
-    unsigned char *text = malloc((size_t)r->value_n / 3 * 4 + 5);
-    json_t *json = NULL;
-
-    if (text != NULL) {
-        json = json_stringn((char *)text, (size_t)EVP_EncodeBlock(text, r->value, (int)r->value_n));
-    }
-    free(text);
-    return json;
-}
-
-static int set_value(json_t *json, const struct rec_config *r)
-{
-    json_t *text = json_stringn(r->value_n > 0 ? (const char *)r->value : "", r->value_n);
-
-    return text != NULL ? json_object_set_new(json, "value", text) /* it is UTF-8 */
-                        : json_object_set_new(json, "value_base64", base64(r));
-}
-
-json_t *web_setting_json(const struct rec_config *r)
-{
-    json_t *json = json_pack("{s:s, s:I}", "key", r->key, "version", (json_int_t)r->version);
-
-    if (json != NULL && !r->deleted && set_value(json, r) != 0) {
-        json_decref(json);
-        return NULL;
-    }
-    return json;
 }
 
 /* ---- answers ---- */
@@ -111,7 +78,7 @@ static void read_one(struct http_request *q, const char *job, const char *key,
         return;
     }
     if (web_accepts(q, "application/json")) {
-        web_answer_json(q, 200, web_setting_json(&r));
+        web_answer_json(q, 200, setting_json(&r));
     } else {
         answer_raw(q, &r);
     }
@@ -129,7 +96,7 @@ static void read_list(struct http_request *q, const char *job, const char *prefi
     }
     list = json_array();
     while (list != NULL && config_list(c, prefix, r.key, &r) == MU_OK) {
-        if (json_array_append_new(list, web_setting_json(&r)) != 0) {
+        if (json_array_append_new(list, setting_json(&r)) != 0) {
             json_decref(list);
             list = NULL;
         }

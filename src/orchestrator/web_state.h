@@ -75,8 +75,6 @@ struct web_want {
 };
 void web_read(struct web *w, struct http_request *q, const char *job, const struct web_want *want);
 
-/* {"key", "version", "value" or "value_base64"}; the value is left out of what was deleted. */
-json_t *web_setting_json(const struct rec_config *r);
 void web_etag(struct http_request *q, uint64_t version);
 void web_version(struct http_request *q, const struct config *c);
 

@@ -3,6 +3,7 @@
  * The feed of the streams has each change under several topics: the job's, one for each folder that
  * the key is in, and the key's own; a stream reads one of them. Ids are versions, which survive the
  * orchestrator. */
+#include "orchestrator/setting_json.h"
 #include "orchestrator/web_state.h"
 
 #include <inttypes.h>
@@ -121,7 +122,7 @@ void web_wait(struct web *w, struct http_request *q, const char *job, const stru
 /* "id: 7\nevent: set\ndata: {…}\n\n"; false: out of memory. */
 static bool print_change(FILE *out, const struct rec_config *r)
 {
-    json_t *json = web_setting_json(r);
+    json_t *json = setting_json(r);
     char *data = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
 
     if (data != NULL) {

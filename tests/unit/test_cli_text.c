@@ -261,7 +261,7 @@ static void a_long_value_is_cut(void **state)
 static void a_removed_setting_says_so(void **state)
 {
     struct msg_setting m = {.key = "k", .version = 4, .deleted = 1};
-    json_t *json = setting_json("j", &m);
+    json_t *json = setting_object("j", &m);
     char buf[64];
 
     (void)state;
