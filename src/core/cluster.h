@@ -241,6 +241,7 @@ struct job_look {
     uint8_t mode;
     bool paused;
     bool listed;     /* people have named the nodes that stay */
+    bool scheduled;  /* want_size is that of their schedule, now */
     bool failed;     /* it ended so */
     const char *why; /* … and for this; "" if there is nothing to say */
 };

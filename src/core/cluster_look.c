@@ -19,6 +19,7 @@ static void look(const struct cluster *c, const struct job *j, struct job_look *
         .mode = j->mode,
         .paused = j->wish.paused,
         .listed = j->wish.listed,
+        .scheduled = job_scheduled(j),
         .survivors_n = j->tally.survivors_n,
         .failed = j->failed,
         .why = j->why};

@@ -286,6 +286,7 @@ struct config *job_settings(struct cluster *c, const struct job *j);
 uint32_t job_min(const struct job *j);
 uint32_t job_max(const struct job *j);
 uint32_t job_size(struct cluster *c, const struct job *j);
+bool job_scheduled(const struct job *j); /* its schedule rules the size */
 void job_stepped(struct cluster *c, struct job *j, uint64_t step);
 void wish_read(struct cluster *c, struct job *j);
 void wish_forget(struct cluster *c, struct job *j);

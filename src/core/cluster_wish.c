@@ -45,7 +45,7 @@ uint32_t job_min(const struct job *j)
 }
 
 /* The schedule and a size may both be set: whichever was written last rules. */
-static bool by_schedule(const struct job *j)
+bool job_scheduled(const struct job *j)
 {
     const struct wish *w = &j->wish;
 
@@ -85,7 +85,7 @@ uint32_t job_size(struct cluster *c, const struct job *j)
 {
     uint32_t size = j->wish.listed ? 0 : j->wish.size;
 
-    if (by_schedule(j)) {
+    if (job_scheduled(j)) {
         size = step_unknown(c, j) ? nodes_now(c, j) : schedule_size(&j->wish.schedule, j->step);
     }
     return size == 0 ? job_max(j) : MAX(MIN(size, job_max(j)), job_min(j));
@@ -93,7 +93,7 @@ uint32_t job_size(struct cluster *c, const struct job *j)
 
 void job_stepped(struct cluster *c, struct job *j, uint64_t step)
 {
-    uint32_t before = by_schedule(j) ? job_size(c, j) : 0;
+    uint32_t before = job_scheduled(j) ? job_size(c, j) : 0;
     bool known = j->stepped;
 
     j->step = MAX(j->step, step);

@@ -76,28 +76,47 @@ static json_t *with_members(const struct orchestrator *o, const char *job, json_
     return json;
 }
 
-static json_t *short_json(const struct job_look *j)
+/* What people want of it (settings); "size" also if it is the schedule's of now. */
+static json_t *want_json(const struct orchestrator *o, const struct job_look *j)
+{
+    const struct config *c = cluster_settings(o->cluster, j->view.name);
+    json_t *size = j->want_size != 0 ? json_integer(j->want_size) : NULL;
+    json_t *schedule = NULL, *members = NULL;
+    struct rec_config r;
+
+    if (config_get(c, "schedule", &r) == MU_OK) {
+        schedule = json_stringn((const char *)r.value, r.value_n);
+    }
+    if (config_get(c, "members", &r) == MU_OK) {
+        members = json_stringn((const char *)r.value, r.value_n);
+    }
+    return json_pack("{s:o*, s:o*, s:o*, s:b}", "size", size, "schedule", schedule, "members",
+                     members, "paused", j->paused);
+}
+
+static json_t *short_json(const struct orchestrator *o, const struct job_look *j)
 {
     const struct job_view *v = &j->view;
     char why[TEXT_MAX_LEN];
     const char *state = words_job(j, why, sizeof(why));
 
-    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "job", v->name,
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o}", "job", v->name,
                      "run", (json_int_t)v->run, "state", state, "why", why, "generation",
                      (json_int_t)v->generation, "active", (json_int_t)v->active, "mode",
                      words_mode(j->mode), "min", (json_int_t)j->min, "max", (json_int_t)j->max,
-                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint);
+                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint, "want",
+                     want_json(o, j));
 }
 
 static json_t *job_json(const struct orchestrator *o, const struct job_look *j)
 {
-    return with_members(o, j->view.name, short_json(j));
+    return with_members(o, j->view.name, short_json(o, j));
 }
 
 /* In place of the members, how many there are. */
-static json_t *counted_json(const struct job_look *j)
+static json_t *counted_json(const struct orchestrator *o, const struct job_look *j)
 {
-    json_t *json = short_json(j);
+    json_t *json = short_json(o, j);
 
     if (json_object_set_new(json, "size", json_integer(j->view.members_n)) != 0 ||
         json_object_set_new(json, "nodes", json_integer(j->view.nodes_n)) != 0) {
@@ -120,7 +139,7 @@ static void each_job(void *arg, const struct job_look *j)
 {
     struct all *a = arg;
 
-    push(&a->b, a->jobs, a->brief ? counted_json(j) : job_json(a->o, j));
+    push(&a->b, a->jobs, a->brief ? counted_json(a->o, j) : job_json(a->o, j));
 }
 
 static json_t *counts_json(const struct orchestrator *o)

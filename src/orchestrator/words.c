@@ -199,6 +199,31 @@ const char *words_node(const struct node_look *n)
     return least < ARRAY_LEN(order) ? order[least] : "member";
 }
 
+static void say_ready(const struct job_look *j, char *why, size_t cap)
+{
+    if (j->listed) {
+        snprintf(why, cap,
+                 "%u nodes are ready; at least %u of those that the setting `members` names are "
+                 "needed",
+                 j->view.available_n, j->min);
+    } else {
+        snprintf(why, cap, "%u of at least %u nodes are ready", j->view.available_n, j->min);
+    }
+}
+
+/* What people want of a job that runs; "" if that is nothing. */
+static void say_wish(const struct job_look *j, char *why, size_t cap)
+{
+    if (j->paused) {
+        snprintf(why, cap, "it is to pause at the next boundary");
+    } else if (j->listed) {
+        snprintf(why, cap, "only nodes that the setting `members` names are wanted");
+    } else if (j->want_size != 0) {
+        snprintf(why, cap, "%u node%s %s wanted%s", j->want_size, j->want_size == 1 ? "" : "s",
+                 j->want_size == 1 ? "is" : "are", j->scheduled ? " by its schedule" : "");
+    }
+}
+
 const char *words_job(const struct job_look *j, char *why, size_t cap)
 {
     const struct job_view *v = &j->view;
@@ -212,7 +237,7 @@ const char *words_job(const struct job_look *j, char *why, size_t cap)
         return "ending";
     }
     if (v->members_n == 0) {
-        snprintf(why, cap, "%u of at least %u nodes are ready", v->available_n, j->min);
+        say_ready(j, why, cap);
         return "forming";
     }
     if (v->active != 0 && j->survivors_n == 0) {
@@ -224,12 +249,13 @@ const char *words_job(const struct job_look *j, char *why, size_t cap)
     }
     if ((v->flags & GENERATION_HOLD) != 0) {
         if (j->paused) {
-            snprintf(why, cap, "it is paused");
+            snprintf(why, cap, "it is paused; to go on: muster config rm paused --job %s", v->name);
         } else {
-            snprintf(why, cap, "%u of at least %u nodes are ready", v->available_n, j->min);
+            say_ready(j, why, cap);
         }
         return "holding";
     }
+    say_wish(j, why, cap);
     return "running";
 }
 

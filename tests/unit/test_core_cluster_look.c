@@ -106,6 +106,8 @@ static void a_job_is_shown_with_what_was_asked_of_it(void **state)
     paused(true);
     assert_int_equal(cluster_look_job(f.c, "job", &j), MU_OK);
     assert_true(j.paused);
+    assert_int_equal(j.want_size, 2);
+    assert_false(j.scheduled);
     assert_int_equal(cluster_look_job(f.c, "nojob", &j), MU_ENOENT);
     assert_int_equal(cluster_each_node(f.c, "nojob", see_node, NULL), MU_ENOENT);
 }

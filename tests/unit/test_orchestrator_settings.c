@@ -288,6 +288,36 @@ static void a_snapshot_has_the_settings(void **state)
     client_close(cl);
 }
 
+/* ---- what is shown ---- */
+
+static void status_has_what_people_want(void **state)
+{
+    struct kit *k = *state;
+    struct client *cl = kit_connect(k);
+    json_t *json = kit_status(k, "job"), *want = json_object_get(json, "want");
+
+    assert_int_equal(json_object_size(want), 1);
+    assert_true(json_is_false(json_object_get(want, "paused")));
+    json_decref(json);
+    assert_int_equal(settings_put(cl, "job", "size", "5"), MU_OK);
+    assert_int_equal(settings_put(cl, "job", "paused", "true"), MU_OK);
+    assert_int_equal(settings_put(cl, "job", "schedule", "2:10,3"), MU_OK);
+    json = kit_status(k, "job");
+    want = json_object_get(json, "want");
+    assert_int_equal(json_integer_value(json_object_get(want, "size")), 2);
+    assert_string_equal(json_string_value(json_object_get(want, "schedule")), "2:10,3");
+    assert_true(json_is_true(json_object_get(want, "paused")));
+    json_decref(json);
+    assert_int_equal(settings_put(cl, "job", "members", "a,b"), MU_OK);
+    json = kit_status(k, "job");
+    want = json_object_get(json, "want");
+    assert_null(json_object_get(want, "size"));
+    assert_string_equal(json_string_value(json_object_get(want, "members")), "a,b");
+    assert_non_null(strstr(json_string_value(json_object_get(json, "why")), "`members`"));
+    json_decref(json);
+    client_close(cl);
+}
+
 /* ---- bounds, and those who go ---- */
 
 static void so_many_changes_may_wait_and_no_more(void **state)
@@ -383,6 +413,7 @@ int main(void)
         CASE(a_failed_write_changes_nothing_and_the_next_is_taken),
         CASE(what_was_answered_outlives_a_kill),
         CASE(a_snapshot_has_the_settings),
+        CASE(status_has_what_people_want),
         CASE(so_many_changes_may_wait_and_no_more),
         CASE(so_many_bytes_may_wait_and_no_more),
         CASE(a_change_of_somebody_who_went_is_made_all_the_same),

@@ -111,6 +111,27 @@ static void a_node_is_as_far_as_its_last_slot(void **state)
     assert_string_equal(words_node(&n), "warm");
 }
 
+static void a_job_that_runs_says_what_people_want(void **state)
+{
+    struct job_look j = {.view = {.name = "j", .members_n = 3, .active = 7}, .survivors_n = 3};
+    char why[TEXT_MAX_LEN];
+
+    (void)state;
+    j.want_size = 1;
+    assert_string_equal(words_job(&j, why, sizeof(why)), "running");
+    assert_string_equal(why, "1 node is wanted");
+    j.want_size = 2;
+    j.scheduled = true;
+    words_job(&j, why, sizeof(why));
+    assert_string_equal(why, "2 nodes are wanted by its schedule");
+    j.listed = true;
+    words_job(&j, why, sizeof(why));
+    assert_string_equal(why, "only nodes that the setting `members` names are wanted");
+    j.paused = true;
+    assert_string_equal(words_job(&j, why, sizeof(why)), "running");
+    assert_string_equal(why, "it is to pause at the next boundary");
+}
+
 static void a_job_that_does_not_run_says_why(void **state)
 {
     struct job_look j = {.view = {.name = "j", .available_n = 1}, .min = 3, .max = 4, .why = ""};
@@ -128,6 +149,14 @@ static void a_job_that_does_not_run_says_why(void **state)
     assert_string_equal(why, "");
     j.view.flags = GENERATION_HOLD;
     assert_string_equal(words_job(&j, why, sizeof(why)), "holding");
+    assert_string_equal(why, "1 of at least 3 nodes are ready");
+    j.listed = true;
+    assert_string_equal(words_job(&j, why, sizeof(why)), "holding");
+    assert_string_equal(why, "1 nodes are ready; at least 3 of those that the setting `members` "
+                             "names are needed");
+    j.paused = true;
+    assert_string_equal(words_job(&j, why, sizeof(why)), "holding");
+    assert_string_equal(why, "it is paused; to go on: muster config rm paused --job j");
     j.view.finished = true;
     assert_string_equal(words_job(&j, why, sizeof(why)), "ending");
     j.view.ended = true;
@@ -173,6 +202,7 @@ int main(void)
         cmocka_unit_test(the_longest_event_fits_its_line),
         cmocka_unit_test(a_slot_is_called_by_what_stops_it_from_training),
         cmocka_unit_test(a_node_is_as_far_as_its_last_slot),
+        cmocka_unit_test(a_job_that_runs_says_what_people_want),
         cmocka_unit_test(a_job_that_does_not_run_says_why),
         cmocka_unit_test(a_cleaned_text_is_fit_for_the_wire),
     };
