@@ -34,7 +34,7 @@ struct fake {
     struct report last;
     uint32_t beats_n;
     pthread_t thread;
-    uint8_t frame[64 << 10]; /* the last one that was read */
+    uint8_t frame[(64 << 10) + 1024]; /* the last one that was read */
     uint64_t scratch[512];
 };
 
