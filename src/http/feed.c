@@ -34,6 +34,7 @@ struct http_feed {
 struct http_stream {
     struct http *h;
     TAILQ_ENTRY(http_stream) link;
+    TAILQ_ENTRY(http_stream) waking;
     struct http_feed *feed;
     struct MHD_Connection *mhd;
     int fd;
@@ -111,12 +112,51 @@ static void drop_first(struct http_feed *feed)
     *slot = NULL;
 }
 
+/* ---- waking ----
+ *
+ * To wake a connection is a system call. The loop spends one of them on one stream, the bell, and
+ * the server's thread, which that wakes, sees to the others. Until it is woken, a stream's
+ * connection stays suspended, so it can't go away. All with the lock. */
+
 static void wake(struct http_stream *s)
 {
     if (s->waiting) {
         s->waiting = false;
+        TAILQ_INSERT_TAIL(&s->h->waking, s, waking);
+    }
+}
+
+static struct http_stream *next_waking(struct http *h)
+{
+    struct http_stream *s = TAILQ_FIRST(&h->waking);
+
+    if (s != NULL) {
+        TAILQ_REMOVE(&h->waking, s, waking);
+    }
+    return s;
+}
+
+static void ring(struct http *h)
+{
+    struct http_stream *s = h->ringing ? NULL : next_waking(h);
+
+    if (s != NULL) {
+        h->ringing = true;
         MHD_resume_connection(s->mhd);
     }
+}
+
+/* In the server's thread. The lock is let go between, for the loop not to wait for all of them. */
+static void spread(struct http *h)
+{
+    struct http_stream *s;
+
+    while ((s = next_waking(h)) != NULL) {
+        pthread_mutex_unlock(&h->lock);
+        MHD_resume_connection(s->mhd);
+        pthread_mutex_lock(&h->lock);
+    }
+    h->ringing = false;
 }
 
 static void append(struct http_feed *feed, struct item *item)
@@ -137,6 +177,7 @@ static void append(struct http_feed *feed, struct item *item)
             s->at = feed->next; /* Not its business: it sleeps on, at the end as before. */
         }
     }
+    ring(feed->h);
 }
 
 int http_feed_push(struct http_feed *feed, const char *topic, const char *text, size_t n)
@@ -258,6 +299,7 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
     ssize_t n;
 
     pthread_mutex_lock(&h->lock);
+    spread(h);
     if (h->closing) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (s->comment && is_gone(s)) {
@@ -278,6 +320,7 @@ void http_stream_free(struct http_stream *s)
     struct http *h = s->h;
 
     pthread_mutex_lock(&h->lock);
+    spread(h); /* It may have been the bell. */
     mu_assert(!s->waiting);
     TAILQ_REMOVE(&h->streams, s, link);
     h->stats.streams_n--;
@@ -399,6 +442,7 @@ void http_streams_comment(struct http *h)
             wake(s);
         }
     }
+    ring(h);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -409,5 +453,8 @@ void http_streams_end(struct http *h)
     TAILQ_FOREACH(s, &h->streams, link)
     {
         wake(s);
+    }
+    while ((s = next_waking(h)) != NULL) {
+        MHD_resume_connection(s->mhd);
     }
 }

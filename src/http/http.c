@@ -158,6 +158,7 @@ static struct http *make(uv_loop_t *loop, const struct http_config *config)
     TAILQ_INIT(&h->queue);
     TAILQ_INIT(&h->conns);
     TAILQ_INIT(&h->streams);
+    TAILQ_INIT(&h->waking);
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

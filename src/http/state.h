@@ -98,6 +98,8 @@ struct http {
     uint32_t sending_n;    /* answered, and not yet sent in full */
     struct http_conns conns;
     struct http_streams streams;
+    struct http_streams waking; /* that were suspended, and have something to send */
+    bool ringing;               /* one of them has been woken, and will wake these */
     struct http_feed *feeds[HTTP_FEEDS_MAX];
     uint32_t feeds_n;
     struct http_stats stats;
