@@ -100,11 +100,11 @@ static struct MHD_Daemon *start_daemon(struct http *h, int fd, const char *cert,
     return MHD_start_daemon(
         flags, 0, NULL, NULL, http_on_request, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, h,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNS_MAX,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONN_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        h->limits.idle_s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, http_on_target, h, MHD_OPTION_NOTIFY_COMPLETED,
-        http_on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, h, MHD_OPTION_ARRAY,
-        tls, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONN_BYTES,
+        MHD_OPTION_CONNECTION_TIMEOUT, h->limits.idle_s, MHD_OPTION_UNESCAPE_CALLBACK,
+        leave_escaped, NULL, MHD_OPTION_URI_LOG_CALLBACK, http_on_target, h,
+        MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+        http_on_connection, h, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 /* The process's signals are not for that thread. */
