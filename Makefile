@@ -13,7 +13,7 @@ SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
 
 # Ninja runs things side by side; the steps here build on one another.
 .NOTPARALLEL:
-.PHONY: all demo story test test-full bench fuzz soak install tidy format clean help packages-%
+.PHONY: all demo story test test-full bench fuzz soak install docs tidy format clean help packages-%
 
 all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
 	@$(NINJA) -C $(BUILD) muster
@@ -58,6 +58,10 @@ install: packages-build $(BUILD)/build.ninja ## install into PREFIX (/usr/local)
 	@$(NINJA) -C $(BUILD) build.ninja > /dev/null
 	@$(NINJA) -C $(BUILD) --quiet muster
 	@meson install -C $(BUILD) --no-rebuild
+
+docs: packages-build $(BUILD)/build.ninja ## write what docs/http.md has from the program
+	@$(NINJA) -C $(BUILD) --quiet muster
+	@scripts/http_docs.py $(BUILD)/muster
 
 tidy: packages-test ## check layers, purity, sizes and format
 	@tests/tidy.py .

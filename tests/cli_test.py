@@ -3,6 +3,7 @@
 
 usage: cli_test.py MUSTER COMPLETION
 """
+import os
 import re
 import subprocess
 import sys
@@ -60,6 +61,12 @@ def test_help_http_lists_routes_with_their_roles():
     assert (status, err) == (0, '') and '  GET /healthz (none)\n' in out, out
     assert '  PUT /v1/jobs/{job}/config/{key...} (operator)\n' in out, out
     assert max(map(len, out.splitlines())) <= 100, out
+
+
+def test_docs_http_has_the_routes_that_there_are():
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'scripts',
+                          'http_docs.py')
+    subprocess.run([sys.executable, script, sys.argv[1], '--check'], check=True)
 
 
 def test_exit_codes_are_documented_in_one_place():
