@@ -1,10 +1,11 @@
 /* A worker's reader of frames: whatever comes from an agent, in pieces of any size. It sees the
  * same frames as a decoder that has each whole, refuses the same one, and its memory follows what
- * has come. The first byte seeds the cuts; its lowest bit makes the checksums right. */
+ * has come. The first byte seeds the cuts; its lowest bit makes the checksums right. Settings among
+ * them are taken as answers to calls that wait. */
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
-#include "run/reader.h"
+#include "run/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,63 @@ static void note(struct seen *seen, const struct wire_header *h, const union wir
 
     seen->digest = prng_mix(seen->digest ^ crc32c(h->type, line, n));
 }
+
+/* ---- settings ---- */
+
+/* A worker with a call of each kind waiting, by number; number 0 is nobody's. */
+struct waiting {
+    struct mu_run run;
+    struct ask asks[CONFIG_VERB_N];
+};
+
+static struct waiting *waiting_open(void)
+{
+    struct waiting *w = calloc(1, sizeof(*w));
+
+    mu_assert(w != NULL);
+    pthread_cond_init(&w->run.changed, NULL);
+    for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
+        w->asks[i].m.verb = (uint8_t)i;
+        w->asks[i].m.request = i + 1;
+        w->asks[i].next = w->run.asks;
+        w->run.asks = &w->asks[i];
+    }
+    return w;
+}
+
+static void waiting_take(struct waiting *w, const struct msg_setting *m)
+{
+    struct msg_setting own = *m;
+
+    own.request %= CONFIG_VERB_N + 1;
+    settings_told(&w->run, &own);
+}
+
+/* What was answered is whole; what was not has nothing that is lost. */
+static void waiting_close(struct waiting *w)
+{
+    for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
+        struct ask *a = &w->asks[i];
+        bool is_ok = a->done && a->status == MU_OK;
+
+        mu_assert(!a->done || a->status <= 0);
+        mu_assert(!a->done || is_ok || (a->got.n == 0 && a->got.items == NULL));
+        mu_assert(!is_ok || i != CONFIG_GET || (a->got.n == 1 && a->got.items[0].value != NULL));
+        mu_assert(a->done || w->run.lost == MU_OK);
+        for (size_t k = 0; k < a->got.n; k++) {
+            const mu_setting *s = &a->got.items[k];
+
+            mu_assert(s->value == NULL || ((const char *)s->value)[s->value_n] == '\0');
+            mu_assert(strlen(s->key) < MU_KEY_MAX && s->value_n <= MU_VALUE_MAX);
+            mu_assert(!is_ok || k == 0 || strcmp(s[-1].key, s->key) <= 0);
+        }
+        mu_settings_free(&a->got);
+    }
+    pthread_cond_destroy(&w->run.changed);
+    free(w);
+}
+
+/* ---- frames ---- */
 
 /* Frame by frame, each whole. */
 static struct seen expect(const uint8_t *p, size_t n)
@@ -63,6 +121,7 @@ static struct seen read_in_pieces(const uint8_t *p, size_t n, uint64_t seed)
     struct wire_fault fault = {0};
     struct wire_header h;
     union wire_any msg;
+    struct waiting *w = waiting_open();
     struct reader r;
     struct prng cuts;
     size_t at = 0;
@@ -83,9 +142,13 @@ static struct seen read_in_pieces(const uint8_t *p, size_t n, uint64_t seed)
         at += part;
         while ((seen.status = reader_next(&r, &h, &msg, &fault)) == MU_OK) {
             note(&seen, &h, &msg);
+            if (h.type == WIRE_SETTING) {
+                waiting_take(w, &msg.setting);
+            }
         }
     }
     mu_assert(seen.status == MU_EAGAIN || fault.text[0] != '\0');
+    waiting_close(w);
     reader_close(&r);
     return seen;
 }

@@ -106,6 +106,35 @@ static void write_texts(const char *folder, const char *fuzzer, const char *cons
     }
 }
 
+/* Answers to a worker's questions about settings: two items and the end, or one that fails. */
+static void make_settings(const char *folder)
+{
+    for (uint64_t request = 0; request < 8; request++) {
+        static uint8_t value[300];
+        struct msg_setting items[] = {
+            {.more = 1, .version = 3, .key = "size", .value_n = 1, .value = value},
+            {.more = 1, .version = 4, .key = "a/b", .deleted = request % 2},
+            {.more = request > 5, .version = 5, .value_n = 0},
+            {.version = 6, .key = "size", .value_n = sizeof(value), .value = value},
+            {.status = MU_EAGAIN, .text = "try again"},
+        };
+        char name[64];
+        size_t n = 1;
+
+        buffer[0] = 1;
+        for (size_t i = 0; i < ARRAY_LEN(items); i++) {
+            size_t one = 0;
+
+            items[i].request = i < 3 ? request : request + i;
+            mu_assert(wire_encode(WIRE_SETTING, &items[i], 0, 0, buffer + n, sizeof(buffer) - n,
+                                  &one) == MU_OK);
+            n += one;
+        }
+        snprintf(name, sizeof(name), "settings-%u", (unsigned)request);
+        write_seed(folder, "run_reader", name, buffer, n);
+    }
+}
+
 static void make_schedules(const char *folder)
 {
     static const char *const schedules[] = {
@@ -201,6 +230,7 @@ int main(int argc, char **argv)
     make_folder(argv[1]);
     make_singles(argv[1], &p);
     make_streams(argv[1], &p);
+    make_settings(argv[1]);
     make_schedules(argv[1]);
     make_configs(argv[1]);
     make_http(argv[1]);
