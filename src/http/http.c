@@ -13,11 +13,12 @@
 #define IDLE_S 30u
 #define REQUEST_MS 60000u
 #define COMMENT_MS 15000u
-#define CONN_BYTES                                                                 \
-    ((size_t)32 << 10) /* for a request's line and headers, and what is being sent \
-                        */
-#define BATCH 64       /* requests in one turn of the loop */
-#define FLUSH_MS 500u  /* for answers that are on their way when it closes */
+#define CONN_BYTES                                                                   \
+    ((size_t)32 << 10)   /* for a request's line and headers, and what is being sent \
+                          */
+#define BATCH 64         /* requests in one turn of the loop */
+#define BATCH_NS 2000000 /* … and no other is begun after so long */
+#define FLUSH_MS 500u    /* for answers that are on their way when it closes */
 
 /* TLS 1.2 for monitoring that is old; both with modern ciphers only. */
 #define TLS_PRIORITIES "SECURE128:+SECURE192:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
@@ -27,8 +28,9 @@
 static void on_wake(uv_async_t *wake)
 {
     struct http *h = wake->data;
+    const uint64_t end_ns = uv_hrtime() + BATCH_NS;
 
-    for (int i = 0; i < BATCH && !h->closing; i++) {
+    for (int i = 0; i < BATCH && !h->closing && (i == 0 || uv_hrtime() < end_ns); i++) {
         pthread_mutex_lock(&h->lock);
         struct http_request *q = TAILQ_FIRST(&h->queue);
 

@@ -232,9 +232,6 @@ void people_answer(struct session *s, uint64_t request, int status, bool more, c
 void events_note(struct orchestrator *o, const struct note *note);
 void events_ask(struct session *s, const struct msg_ask *m, uint64_t request);
 void events_unfollow(struct session *s);
-/* Those after `since` that concern this job ("": any). True: some of them are no longer kept. */
-bool events_each(struct orchestrator *o, const char *job, uint64_t since,
-                 void (*fn)(void *arg, const struct msg_event *e), void *arg);
 void events_close(struct orchestrator *o);
 
 /* settings.c: the settings of jobs, for frames and for HTTP alike. Reading: cluster_settings(). */

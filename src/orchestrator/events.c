@@ -171,26 +171,6 @@ void events_ask(struct session *s, const struct msg_ask *m, uint64_t request)
     }
 }
 
-bool events_each(struct orchestrator *o, const char *job, uint64_t since,
-                 void (*fn)(void *arg, const struct msg_event *e), void *arg)
-{
-    const struct events *ev = &o->events;
-    struct wire_scratch scratch = {0}; /* An event has no lists. */
-    struct wire_header h;
-    union wire_any msg;
-
-    for (uint64_t i = MAX(since + 1, oldest(ev)); i <= ev->last; i++) {
-        const struct kept_event *kept = &ev->ring[i % EVENTS_MAX];
-
-        if (kept->frame != NULL && wanted(job, kept->job) &&
-            wire_frame_decode(kept->frame->bytes, kept->frame->n, &h, &msg, &scratch, NULL) ==
-                MU_OK) {
-            fn(arg, &msg.event);
-        }
-    }
-    return since + 1 < oldest(ev);
-}
-
 void events_close(struct orchestrator *o)
 {
     for (size_t i = 0; i < EVENTS_MAX; i++) {

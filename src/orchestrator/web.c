@@ -122,7 +122,8 @@ int web_start(struct orchestrator *o, const struct orchestrator_config *config, 
     if (w == NULL) {
         return MU_OK;
     }
-    if (copy_hosts(w, &config->web) != MU_OK || web_watch_open(w) != MU_OK) {
+    if (copy_hosts(w, &config->web) != MU_OK || web_events_open(w) != MU_OK ||
+        web_watch_open(w) != MU_OK) {
         snprintf(error, STORE_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
@@ -165,6 +166,8 @@ void web_close(struct orchestrator *o)
     w->http = NULL;
     o->web = NULL;
     web_watch_close(w);
+    web_events_close(w);
+    web_cache_close(w);
     history_close(w->history);
     for (uint32_t i = 0; i < w->hosts_n; i++) {
         free(w->hosts[i]);

@@ -12,6 +12,30 @@
 
 #define RESTARTED "the orchestrator was restarted: events of its earlier life may have been missed"
 
+int web_events_open(struct web *w)
+{
+    w->kept = calloc(EVENTS_MAX, sizeof(*w->kept));
+    return w->kept != NULL ? MU_OK : MU_ENOMEM;
+}
+
+void web_events_close(struct web *w)
+{
+    for (size_t i = 0; w->kept != NULL && i < EVENTS_MAX; i++) {
+        free(w->kept[i].text);
+    }
+    free(w->kept);
+    w->kept = NULL;
+}
+
+static void keep(struct web *w, const struct msg_event *e, char *text)
+{
+    struct web_event *kept = &w->kept[e->number % EVENTS_MAX];
+
+    free(kept->text);
+    kept->text = text;
+    memcpy(kept->job, e->job, sizeof(kept->job));
+}
+
 void web_push_event(struct web *w, const struct msg_event *e)
 {
     json_t *json = event_json(e, w->life);
@@ -29,7 +53,7 @@ void web_push_event(struct web *w, const struct msg_event *e)
     if (n >= 0) {
         free(text);
     }
-    free(data);
+    keep(w, e, data);
     json_decref(json);
 }
 
@@ -94,37 +118,47 @@ static void stream(struct web *w, struct http_request *q, const char *job, const
                 head != NULL ? strlen(head) : 0);
 }
 
-struct listing {
-    struct web *w;
-    json_t *list;
-    bool failed;
-};
-
-static void add_event(void *arg, const struct msg_event *e)
+static void print_list(FILE *out, const struct web *w, const char *job, const struct since *s)
 {
-    struct listing *l = arg;
+    const uint64_t last = w->o->events.last;
+    const uint64_t oldest = last > EVENTS_MAX ? last - EVENTS_MAX + 1 : 1;
+    const char *comma = "";
+    char id[EVENT_ID_MAX];
 
-    if (json_array_append_new(l->list, event_json(e, l->w->life)) != 0) {
-        l->failed = true;
+    event_id(w->life, last, id);
+    fprintf(out, "{\"last\":\"%s\",\"gap\":%s,\"events\":[", id,
+            s->gap || s->number + 1 < oldest ? "true" : "false");
+    for (uint64_t i = MAX(s->number + 1, oldest); i <= last; i++) {
+        const struct web_event *kept = &w->kept[i % EVENTS_MAX];
+
+        if (kept->text != NULL &&
+            (job[0] == '\0' || kept->job[0] == '\0' || strcmp(job, kept->job) == 0)) {
+            fprintf(out, "%s%s", comma, kept->text);
+            comma = ",";
+        }
     }
+    fputs("]}", out);
 }
 
-static void list(struct web *w, struct http_request *q, const char *job, const struct since *s)
+static void list(const struct web *w, struct http_request *q, const char *job,
+                 const struct since *s)
 {
-    struct listing l = {.w = w, .list = json_array()};
-    char id[EVENT_ID_MAX];
-    bool gap = s->gap;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    bool failed = true;
 
-    event_id(w->life, w->o->events.last, id);
-    if (l.list != NULL) {
-        gap |= events_each(w->o, job, s->number, add_event, &l);
+    if (out != NULL) {
+        print_list(out, w, job, s);
+        failed = ferror(out) != 0;
+        failed = fclose(out) != 0 || failed;
     }
-    if (l.list == NULL || l.failed) {
-        json_decref(l.list);
+    if (failed) {
+        free(text);
         web_answer_no_memory(q);
         return;
     }
-    web_answer_json(q, 200, json_pack("{s:s, s:b, s:o}", "last", id, "gap", gap, "events", l.list));
+    http_answer(q, 200, "application/json", text, n);
 }
 
 static void events(struct web *w, struct http_request *q, const char *job)

@@ -1,36 +1,46 @@
 /* Jobs, their members, and the generations that they have had. */
 #include "orchestrator/web_state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static void answer_text(struct http_request *q, int rc, char *text)
+static int make_list(struct orchestrator *o, const char *job, char **text_out, size_t *n_out)
 {
-    if (rc != MU_OK || text == NULL) {
-        web_answer_status(q, rc, NULL, NULL);
-        return;
-    }
-    http_answer(q, 200, "application/json", text, strlen(text));
+    int rc = status_list_text(o, text_out);
+
+    *n_out = rc == MU_OK ? strlen(*text_out) : 0;
+    return rc;
+}
+
+static int make_job(struct orchestrator *o, const char *job, char **text_out, size_t *n_out)
+{
+    int rc = status_text(o, job, text_out);
+
+    *n_out = rc == MU_OK ? strlen(*text_out) : 0;
+    return rc;
+}
+
+static int make_members(struct orchestrator *o, const char *job, char **text_out, size_t *n_out)
+{
+    int rc = status_members_text(o, job, text_out);
+
+    *n_out = rc == MU_OK ? strlen(*text_out) : 0;
+    return rc;
 }
 
 void web_jobs(void *arg, struct http_request *q)
 {
-    char *text = NULL;
-    const int rc = status_list_text(arg, &text);
+    struct orchestrator *o = arg;
 
-    answer_text(q, rc, text);
+    web_answer_made(o->web, q, "jobs", "", "application/json", make_list);
 }
 
 void web_one_job(void *arg, struct http_request *q)
 {
     struct orchestrator *o = arg;
     const char *job = web_job(o->web, q);
-    char *text = NULL;
 
     if (job != NULL) {
-        const int rc = status_text(o, job, &text);
-
-        answer_text(q, rc, text);
+        web_answer_made(o->web, q, "job", job, "application/json", make_job);
     }
 }
 
@@ -38,12 +48,9 @@ void web_members(void *arg, struct http_request *q)
 {
     struct orchestrator *o = arg;
     const char *job = web_job(o->web, q);
-    char *text = NULL;
 
     if (job != NULL) {
-        const int rc = status_members_text(o, job, &text);
-
-        answer_text(q, rc, text);
+        web_answer_made(o->web, q, "members", job, "application/json", make_members);
     }
 }
 

@@ -44,16 +44,18 @@ void web_readyz(void *arg, struct http_request *q)
     answer_line(q, "ok\n");
 }
 
+static int make_metrics(struct orchestrator *o, const char *job, char **text_out, size_t *n_out)
+{
+    *text_out = metrics_text(o, n_out);
+    return *text_out != NULL ? MU_OK : MU_ENOMEM;
+}
+
 void web_metrics(void *arg, struct http_request *q)
 {
-    size_t n;
-    char *text = metrics_text(arg, &n);
+    struct orchestrator *o = arg;
 
-    if (text == NULL) {
-        web_answer_no_memory(q);
-        return;
-    }
-    http_answer(q, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);
+    web_answer_made(o->web, q, "metrics", "", "text/plain; version=0.0.4; charset=utf-8",
+                    make_metrics);
 }
 
 void web_index(void *arg, struct http_request *q)

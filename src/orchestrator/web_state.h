@@ -11,6 +11,7 @@
 
 #define WEB_WAIT_S 30 /* a long poll, unless it says otherwise; … */
 #define WEB_WAIT_MAX_S 300
+#define WEB_CACHED_N 4
 #define WEB_SWEEP_MS 2000 /* how often those who have gone are looked for */
 
 struct web_wait;
@@ -22,6 +23,20 @@ struct web_seen {
     uint64_t version;
 };
 
+/* An event as JSON, made once. */
+struct web_event {
+    char job[NAME_MAX_LEN];
+    char *text; /* NULL: out of memory */
+};
+
+/* What took long to make is given again for a while. */
+struct web_cached {
+    char what[NAME_MAX_LEN + 16];
+    char *text;
+    size_t n;
+    uint64_t until_ms;
+};
+
 struct web {
     struct orchestrator *o;
     struct http *http;
@@ -29,8 +44,10 @@ struct web {
     uint32_t hosts_n;
     char life[20]; /* tells the events of this process from those of others */
     struct http_feed *events, *settings;
+    struct web_event *kept;     /* number n is at n % EVENTS_MAX */
     uint64_t events_left_out_n; /* that had no place in the feed: its numbers are so much lower */
     struct history *history;
+    struct web_cached cached[WEB_CACHED_N];
     struct web_seen *seen;
     uint32_t seen_n;
     struct web_waits waits;
@@ -64,7 +81,17 @@ http_handler web_jobs, web_one_job, web_members, web_generations;               
 http_handler web_all_events, web_job_events;                                     /* web_events.c */
 http_handler web_config_list, web_config_get, web_config_put, web_config_delete; /* web_config.c */
 
+/* web_cache.c: answers with what make() gives (malloc's; MU_OK or a status of muster's). With many
+ * thousand members that takes the loop long enough to matter, so it is kept for ten times as long
+ * as it took, by its kind and job ("": none). */
+typedef int web_make(struct orchestrator *o, const char *job, char **text_out, size_t *n_out);
+void web_answer_made(struct web *w, struct http_request *q, const char *kind, const char *job,
+                     const char *type, web_make *make);
+void web_cache_close(struct web *w);
+
 /* web_events.c */
+int web_events_open(struct web *w);
+void web_events_close(struct web *w);
 void web_push_event(struct web *w, const struct msg_event *e);
 
 /* web_read.c: a setting, or all that begin with a prefix, as they are now. `waited`: as the end of
