@@ -168,7 +168,7 @@ MU_API int mu_agree(mu_run *run, const char *tag, const void *data, size_t n, in
                     int *same_out);
 
 /* This worker has done that many steps: for `muster status`, and for the job's schedule. Never
- * waits. A smaller number than before is fine: the work was started over. */
+ * waits. A smaller number than before is fine: the work was started over. MU_EDONE, MU_EPEER. */
 MU_API int mu_progress(mu_run *run, uint64_t step);
 
 /* ---- the job's settings ----
@@ -195,7 +195,8 @@ typedef struct mu_settings {
 } mu_settings;
 
 /* On success *setting_out is to be released by mu_setting_free(). MU_ENOENT: there is no such key.
- * MU_EINVAL: that is no key. MU_ETIMEDOUT, MU_EDONE, MU_EPEER, MU_ENOMEM. */
+ * MU_EINVAL: that is no key. MU_ELIMIT: too many calls about settings wait on this node already.
+ * MU_ETIMEDOUT, MU_EDONE, MU_EPEER, MU_ENOMEM. */
 MU_API int mu_config_get(mu_run *run, const char *key, int64_t timeout_ms, mu_setting *setting_out);
 MU_API void mu_setting_free(mu_setting *setting);
 
@@ -222,7 +223,7 @@ MU_API int mu_config_remove(mu_run *run, const char *key, uint64_t expect, int64
  * as it is now, and the version to go on from.
  *
  * MU_ETIMEDOUT: nothing has. MU_ESTALE: changes have been forgotten; mu_config_list(), and go on
- * from its version. MU_EDONE, MU_EPEER, MU_EINVAL, MU_ENOMEM. */
+ * from its version. MU_ELIMIT: too many wait. MU_EDONE, MU_EPEER, MU_EINVAL, MU_ENOMEM. */
 MU_API int mu_config_watch(mu_run *run, const char *key, uint64_t after, int64_t timeout_ms,
                            mu_settings *settings_out);
 

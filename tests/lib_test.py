@@ -50,9 +50,60 @@ def test_the_shared_library_has_a_versioned_name():
     assert 'Library soname: [libmuster.so.0]' in run('readelf', '-d', SHARED)
 
 
-def test_an_installed_library_builds_the_example_as_it_says():
-    with open(os.path.join(SOURCE, 'examples', 'sync.c'), encoding='utf-8') as file:
-        command = re.search(r'^ \*\s+(cc .*)$', file.read(), re.M).group(1)
+EXAMPLES = {  # What they are called with, and the first that they say when they are alone.
+    'sync': ([], 'rank 0 of 1'),
+    'resize': (['--steps', '2'], 'step=0 generation=1 rank=0 size=1 event=world'),
+}
+
+# All of a setting's life, as a job of one.
+CPP_PROGRAM = """
+#include <muster.h>
+#include <cstring>
+
+int main()
+{
+    mu_run *run = nullptr;
+    mu_setting setting{};
+    mu_settings settings{};
+    uint64_t version = 0;
+    int same = 0;
+    bool ok = mu_join(nullptr, &run) == MU_OK && mu_progress(run, 1) == MU_OK &&
+              mu_agree(run, "t", "x", 1, 0, &same) == MU_OK && same == 1 &&
+              mu_config_put(run, "lr", "0.1", 3, 0, 0, &version) == MU_OK && version == 1 &&
+              mu_config_put(run, "lr", "0.2", 3, 0, 0, nullptr) == MU_EEXIST &&
+              mu_config_get(run, "lr", 0, &setting) == MU_OK &&
+              std::strcmp(static_cast<const char *>(setting.value), "0.1") == 0 &&
+              mu_config_watch(run, "", 0, 0, &settings) == MU_OK && settings.n == 1;
+    mu_setting_free(&setting);
+    mu_settings_free(&settings);
+    ok = ok && mu_config_remove(run, "lr", MU_ANY, 0) == MU_OK &&
+         mu_config_list(run, "", 0, &settings) == MU_OK && settings.n == 0;
+    mu_settings_free(&settings);
+    return ok && mu_leave(run) == MU_OK ? 0 : 1;
+}
+"""
+
+
+def test_a_cpp_program_uses_settings():
+    with tempfile.TemporaryDirectory() as top:
+        source, program = os.path.join(top, 'program.cc'), os.path.join(top, 'program')
+        with open(source, 'w', encoding='utf-8') as file:
+            file.write(CPP_PROGRAM)
+        run(compiler('c++', 'g++', 'clang++'), '-std=c++17', '-Wall', '-Wextra', '-Werror',
+            '-I', os.path.dirname(HEADER), '-o', program, source, SHARED,
+            '-Wl,-rpath,' + os.path.dirname(os.path.abspath(SHARED)))
+        env = {key: value for key, value in os.environ.items() if not key.startswith('MUSTER_')}
+        run(program, env=env)
+
+
+def commands():
+    """How each example says that it is built."""
+    for name in EXAMPLES:
+        with open(os.path.join(SOURCE, 'examples', name + '.c'), encoding='utf-8') as file:
+            yield name, re.search(r'^ \*\s+(cc .*)$', file.read(), re.M).group(1)
+
+
+def test_an_installed_library_builds_the_examples_as_they_say():
     with tempfile.TemporaryDirectory() as top:
         run('meson', 'install', '-C', BUILD, '--no-rebuild', '--destdir', top)
         found = [folder for folder, _, names in os.walk(top) if 'muster.pc' in names]
@@ -62,9 +113,10 @@ def test_an_installed_library_builds_the_example_as_it_says():
         env = {key: value for key, value in os.environ.items() if not key.startswith('MUSTER_')}
         env.update(PKG_CONFIG_PATH=found[0], PKG_CONFIG_SYSROOT_DIR=top,
                    LD_LIBRARY_PATH=libraries)
-        run('sh', '-c', command, cwd=top, env=env)
-        shared = run(os.path.join(top, 'sync'), env=env)
-        assert shared.startswith('rank 0 of 1'), shared
+        for name, command in commands():
+            run('sh', '-c', command, cwd=top, env=env)
+            shared = run(os.path.join(top, name), *EXAMPLES[name][0], env=env)
+            assert shared.startswith(EXAMPLES[name][1]), shared
         flags = run('pkg-config', '--cflags', 'muster', env=env).split()
         run('cc', '-o', 'alone', 'examples/sync.c', *flags, os.path.join(libraries, 'libmuster.a'),
             '-pthread', cwd=top, env=env)
