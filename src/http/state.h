@@ -135,11 +135,13 @@ void http_set_type(struct http_request *q, const char *type);
 void http_hand_back(struct http_request *q);
 
 /* feed.c */
+void http_feeds_close(struct http *h);
+
+/* stream.c */
 struct MHD_Response *http_stream_response(struct http_request *q);
 void http_stream_free(struct http_stream *s);
 void http_streams_comment(struct http *h);
 void http_streams_end(struct http *h); /* with the lock */
-void http_feeds_close(struct http *h);
 
 /* cert.c: both files, checked; the caller frees. */
 int http_cert_read(const char *cert_file, const char *key_file, char **cert_out, char **key_out,
