@@ -10,11 +10,13 @@ import os
 import re
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import tap
@@ -382,6 +384,54 @@ def test_http_is_served_with_tokens_of_two_roles():
             assert answer.read() == b'ok\n'
     with serving() as serve:
         assert 'http' not in serve.text()
+
+
+def http_status(url, host=None, context=None):
+    asked = urllib.request.Request(url + '/healthz', headers={'Host': host} if host else {})
+    try:
+        with urllib.request.urlopen(asked, timeout=LONG, context=context) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_http_knows_its_own_names_only():
+    with serving('--http', '127.0.0.1:0', '--http-host', 'a.example,b.example',
+                 '--http-host=c.example') as serve:
+        url = serve.wait_for(r'serves (http://127\.0\.0\.1:\d+);').group(1)
+        for host in ('localhost', '127.0.0.1', 'a.example', 'b.example:80', 'C.example'):
+            assert http_status(url, host) == 200, host
+        for host in ('example', 'd.example', 'a.example.com'):
+            assert 400 <= http_status(url, host) < 500, host
+
+
+def test_http_off_loopback_needs_a_certificate():
+    with folder() as home:
+        status, _, err = muster('serve', '--listen', '127.0.0.1:0', '--http', '0.0.0.0:0',
+                                home=home)
+        assert status == 1 and '--http-cert' in err and '127.0.0.1' in err, err
+        cert, key = os.path.join(home, 'cert.pem'), os.path.join(home, 'key.pem')
+        status, _, err = muster('serve', '--listen', '127.0.0.1:0', '--http', '0.0.0.0:0',
+                                '--http-cert', cert, '--http-key', key, home=home)
+        assert status == 1 and cert in err, err
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt',
+                        'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=muster',
+                        '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert],
+                       check=True, stderr=subprocess.DEVNULL)
+        os.chmod(key, 0o600)
+        with serving('--http', '0.0.0.0:0', '--http-cert', cert, '--http-key', key) as serve:
+            port = serve.wait_for(r'serves https://0\.0\.0\.0:(\d+);').group(1)
+            trust = ssl.create_default_context(cafile=cert)
+            assert http_status(f'https://127.0.0.1:{port}', context=trust) == 200
+
+
+def test_a_port_for_http_that_is_taken_is_fatal_and_named():
+    with socket.socket() as taken, folder() as home:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        where = '127.0.0.1:%d' % taken.getsockname()[1]
+        status, _, err = muster('serve', '--listen', '127.0.0.1:0', '--http', where, home=home)
+        assert status == 1 and where in err, err
 
 
 def test_serve_refuses_times_that_make_no_sense():
