@@ -32,11 +32,11 @@ class Report:
         self.add(name, statistics.median(values), unit, n=len(values), min=values[0],
                  p10=at(values, 0.1), p90=at(values, 0.9), max=values[-1], **more)
 
-    def print(self, version, machine):
+    def print(self, version, machine, bench='control'):
         rounded = [{key: round_to(value) for key, value in result.items()}
                    for result in self.results]
         lines = ',\n  '.join(json.dumps(result) for result in rounded)
-        print(f'{{"bench": "control", "version": "{version}", "machine": {json.dumps(machine)}, '
+        print(f'{{"bench": "{bench}", "version": "{version}", "machine": {json.dumps(machine)}, '
               f'"results": [\n  {lines}\n]}}')
 
 
