@@ -359,6 +359,7 @@ def test_200_streams_some_never_read_cost_little_and_every_reader_gets_every_eve
                 assert [e.id for e in reader.events] == want
                 assert not [e for e in reader.events if e.kind == 'gap']
             # Some 4 KiB of state each and a ring of events for all, not a queue for each.
+            print(f'# {during_kib - before_kib} KiB for 200 streams', flush=True)
             assert during_kib - before_kib < 24 << 10, (before_kib, during_kib)
             assert w.ask('GET', '/readyz').status == 200
         finally:
