@@ -3,6 +3,9 @@
 #include <fenv.h>
 #include <string.h>
 
+#ifdef REDUCE_X86
+#include <cpuid.h>
+#endif
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -32,6 +35,14 @@ extern const struct reduce_kernels reduce_portable;
 #ifdef REDUCE_X86
 extern const struct reduce_kernels reduce_avx2, reduce_avx512;
 
+/* Not every compiler's __builtin_cpu_supports() knows it. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 const struct reduce_kernels *reduce_kernels(unsigned i)
 {
     const struct reduce_kernels *list[4] = {NULL};
@@ -39,11 +50,10 @@ const struct reduce_kernels *reduce_kernels(unsigned i)
 
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("f16c")) {
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_f16c()) {
         list[n++] = &reduce_avx512;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && has_f16c()) {
         list[n++] = &reduce_avx2;
     }
     list[n++] = &reduce_portable;

@@ -57,7 +57,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     while (reduce_kernels(sets_n) != NULL) {
         sets_n++;
     }
-    print_message("instruction sets here:");
+    print_message("# instruction sets here:");
     for (unsigned s = 0; s < sets_n; s++) {
         print_message(" %s", reduce_kernels(s)->name);
     }
