@@ -111,10 +111,7 @@ static void *end_main(void *arg)
             f->last = msg.report;
         }
     }
-    if (f->fd >= 0) {
-        close(f->fd);
-        f->fd = -1;
-    }
+    fake_die(f);
     return NULL;
 }
 
@@ -169,8 +166,7 @@ static void *welcome_main(void *arg)
         fake_bytes(f, "HTTP/1.1 400 Bad Request\r\n\r\nwhat is this?", 40);
         break;
     case FAKE_CLOSE:
-        close(f->fd);
-        f->fd = -1;
+        fake_die(f);
         break;
     case FAKE_SILENT:
         break;
@@ -208,11 +204,39 @@ void fake_attached(struct fake *f)
     pthread_join(f->thread, NULL);
 }
 
-void fake_close(struct fake *f)
+mu_run *fake_join(struct fake *f, enum fake_welcome welcome)
+{
+    union wire_any msg;
+    mu_run *run = NULL;
+
+    fake_open(f, welcome, 1000);
+    assert_int_equal(mu_join(NULL, &run), MU_OK);
+    fake_attached(f);
+    fake_next(f, WIRE_REPORT, &msg);
+    return run;
+}
+
+mu_run *fake_join_world(struct fake *f, const char *nodes)
+{
+    mu_run *run = fake_join(f, FAKE_LIFE);
+    union wire_any msg;
+
+    fake_generation(f, 7, nodes);
+    fake_next(f, WIRE_REPORT, &msg);
+    return run;
+}
+
+void fake_die(struct fake *f)
 {
     if (f->fd >= 0) {
         close(f->fd);
+        f->fd = -1;
     }
+}
+
+void fake_close(struct fake *f)
+{
+    fake_die(f);
     close(f->listen_fd);
     unlink(f->path);
     rmdir(f->dir);
@@ -237,4 +261,11 @@ void fake_generation(struct fake *f, uint64_t number, const char *nodes)
         nodes = end;
     }
     fake_say(f, WIRE_GENERATION, &g);
+}
+
+void fake_explains(const char *error, const char *part)
+{
+    if (strstr(error, part) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", part, error);
+    }
 }

@@ -44,6 +44,11 @@ void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms);
 void fake_attached(struct fake *f);
 void fake_close(struct fake *f);
 
+/* Opens it with a lease of 1 s; a worker joins as FAKE_WORKER, and its first report is read. */
+mu_run *fake_join(struct fake *f, enum fake_welcome welcome);
+/* … and is in generation 7, with those nodes; its own is 4. */
+mu_run *fake_join_world(struct fake *f, const char *nodes);
+
 void fake_say(struct fake *f, enum wire_type type, const void *msg);
 void fake_bytes(struct fake *f, const void *bytes, size_t n);
 
@@ -59,7 +64,13 @@ void fake_end_join(struct fake *f);
 /* The worker leaves, as it should, and the agent is closed. */
 void fake_leave(struct fake *f, mu_run *run);
 
+/* The agent's process has ended: its connection is closed, and no more. */
+void fake_die(struct fake *f);
+
 /* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
 void fake_generation(struct fake *f, uint64_t number, const char *nodes);
+
+/* What went wrong is explained with this in it. */
+void fake_explains(const char *error, const char *part);
 
 #endif

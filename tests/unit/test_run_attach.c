@@ -12,26 +12,6 @@
 
 static struct fake agent;
 
-/* Joins as FAKE_WORKER and reads the first report. */
-static mu_run *join(enum fake_welcome welcome)
-{
-    union wire_any msg;
-    mu_run *run = NULL;
-
-    fake_open(&agent, welcome, 1000);
-    assert_int_equal(mu_join(NULL, &run), MU_OK);
-    fake_attached(&agent);
-    fake_next(&agent, WIRE_REPORT, &msg);
-    return run;
-}
-
-static void expect_error(const char *part)
-{
-    if (strstr(mu_error(), part) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", part, mu_error());
-    }
-}
-
 /* ---- alone ---- */
 
 static void without_an_agent_it_is_a_job_of_one(void **state)
@@ -88,7 +68,7 @@ static void what_is_no_run_or_no_config_is_refused(void **state)
     mu_config_init(&config);
     config.address = "a-name-that-is-much-too-long-for-an-address-of-any-worker.example.org:12345";
     assert_int_equal(mu_join(&config, &run), MU_EINVAL);
-    expect_error("longer than 63 bytes");
+    fake_explains(mu_error(), "longer than 63 bytes");
     assert_int_equal(mu_world(NULL, &world), MU_EINVAL);
     assert_int_equal(mu_wait(NULL, 0, 0), MU_EINVAL);
     assert_int_equal(mu_barrier(NULL, "t", 0), MU_EINVAL);
@@ -150,7 +130,7 @@ static void expect_no_join(enum fake_welcome welcome, int status, const char *pa
     mu_config_init(&config);
     config.join_ms = welcome == FAKE_SILENT ? 50 : 10000;
     assert_int_equal(mu_join(&config, &run), status);
-    expect_error(part);
+    fake_explains(mu_error(), part);
     assert_null(run);
     fake_attached(&agent);
     fake_close(&agent);
@@ -173,7 +153,7 @@ static void no_agent_at_its_socket_fails_the_join(void **state)
     setenv("MUSTER_SLOT", "0", 1);
     setenv("MUSTER_COOKIE", "1", 1);
     assert_int_equal(mu_join(NULL, &run), MU_EPEER);
-    expect_error("/tmp/muster-unit-nobody-is-here");
+    fake_explains(mu_error(), "/tmp/muster-unit-nobody-is-here");
     setenv("MUSTER_SLOT", "-1", 1);
     assert_int_equal(mu_join(NULL, &run), MU_EINVAL);
     setenv("MUSTER_SLOT", "64", 1);
@@ -181,7 +161,7 @@ static void no_agent_at_its_socket_fails_the_join(void **state)
     setenv("MUSTER_SLOT", "0", 1);
     setenv("MUSTER_COOKIE", "xyz", 1);
     assert_int_equal(mu_join(NULL, &run), MU_EINVAL);
-    expect_error("MUSTER_COOKIE is 'xyz'");
+    fake_explains(mu_error(), "MUSTER_COOKIE is 'xyz'");
     unsetenv("MUSTER_COOKIE");
     assert_int_equal(mu_join(NULL, &run), MU_EINVAL);
     unsetenv("MUSTER_SOCKET");
@@ -192,7 +172,7 @@ static void no_agent_at_its_socket_fails_the_join(void **state)
 
 static void a_generation_that_names_it_is_entered(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
     union wire_any msg;
 
@@ -223,7 +203,7 @@ static void local_ranks_count_the_workers_of_its_node(void **state)
                                {.worker = FAKE_WORKER},
                                {.worker = wid_make(4, 3, 1)}};
     struct generation g = {.number = 1, .members_n = 4, .members = members};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
 
     fake_say(&agent, WIRE_GENERATION, &g);
@@ -236,7 +216,7 @@ static void local_ranks_count_the_workers_of_its_node(void **state)
 
 static void one_that_is_not_named_waits(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
     union wire_any msg;
 
@@ -245,7 +225,7 @@ static void one_that_is_not_named_waits(void **state)
     assert_int_equal(msg.report.phase, PHASE_WARM);
     assert_true(msg.report.entered == 0 && msg.report.reached == 7);
     assert_int_equal(mu_wait(run, 0, 20), MU_ETIMEDOUT);
-    expect_error("the newest is 7 of job mnist");
+    fake_explains(mu_error(), "the newest is 7 of job mnist");
     assert_int_equal(mu_world(run, &world), MU_OK);
     assert_true(world.generation == 7 && world.rank == -1 && world.size == 2);
     assert_true(world.local_rank == -1 && world.local_size == 0);
@@ -258,7 +238,7 @@ static void one_that_is_left_out_begins_anew_once_that_is_active(void **state)
 {
     struct msg_life life = {.worker = wid_make(4, 1, 3), .lease_ms = 1000, .job = "mnist"};
     struct msg_active active = {8};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     union wire_any msg;
 
     fake_generation(&agent, 7, "3 4 5");
@@ -281,7 +261,7 @@ static void one_that_is_left_out_begins_anew_once_that_is_active(void **state)
 
 static void frames_in_single_bytes_are_as_good_as_any(void **state)
 {
-    mu_run *run = join(FAKE_SLOWLY);
+    mu_run *run = fake_join(&agent, FAKE_SLOWLY);
     union wire_any msg;
 
     fake_generation(&agent, 7, "3 4 5 6 7 8");
@@ -298,7 +278,7 @@ static void a_generation_of_many_thousands_is_taken(void **state)
     enum { MANY = 40000 };
     struct member *members = calloc(MANY, sizeof(*members));
     struct generation g = {.number = 9, .members_n = MANY, .members = members};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
 
     assert_non_null(members);
@@ -320,7 +300,7 @@ static void a_generation_of_many_thousands_is_taken(void **state)
 
 static void leaving_says_that_the_work_is_finished(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     union wire_any msg;
 
     fake_generation(&agent, 7, "3 4 5");
@@ -344,7 +324,7 @@ static void *read_late(void *arg)
 /* Or its agent might see the exit first, and take it for a worker that went away. */
 static void leaving_waits_until_the_agent_has_read_that(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     pthread_t thread;
 
     assert_int_equal(pthread_create(&thread, NULL, read_late, NULL), 0);
@@ -358,33 +338,31 @@ static void leaving_waits_until_the_agent_has_read_that(void **state)
 static void after_the_end_every_call_that_waits_says_so(void **state)
 {
     struct msg_ended ended = {.run = 1, .step = 9, .failed = 1, .why = "n3.0#1 exited with 7"};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
     mu_values values;
 
     fake_say(&agent, WIRE_ENDED, &ended);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EDONE);
-    expect_error("the run has failed: n3.0#1 exited with 7");
+    fake_explains(mu_error(), "the run has failed: n3.0#1 exited with 7");
     assert_int_equal(mu_sync(run, "t", "x", 1, MU_FOREVER, &values), MU_EDONE);
     assert_int_equal(mu_barrier(run, "t", MU_FOREVER), MU_EDONE);
     assert_int_equal(mu_world(run, &world), MU_OK);
     assert_true(world.ended && world.failed);
     mu_world_free(&world);
-    close(agent.fd); /* The agent goes too: that is no news. */
-    agent.fd = -1;
+    fake_die(&agent); /* The agent goes too: that is no news. */
     assert_int_equal(mu_barrier(run, "t", MU_FOREVER), MU_EDONE);
     fake_leave(&agent, run);
 }
 
 static void an_agent_that_is_gone_fails_every_call(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_world_info world;
 
-    close(agent.fd);
-    agent.fd = -1;
+    fake_die(&agent);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EPEER);
-    expect_error("the agent of this node is gone");
+    fake_explains(mu_error(), "the agent of this node is gone");
     assert_int_equal(mu_barrier(run, "t", MU_FOREVER), MU_EPEER);
     assert_int_equal(mu_world(run, &world), MU_OK);
     mu_world_free(&world);
@@ -395,7 +373,7 @@ static void an_agent_that_is_gone_fails_every_call(void **state)
 static void expect_lost(size_t at, uint8_t flip, int status, const char *part)
 {
     struct msg_lease lease = {5};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     uint8_t bytes[64];
     size_t n = 0;
 
@@ -404,7 +382,7 @@ static void expect_lost(size_t at, uint8_t flip, int status, const char *part)
     bytes[at] ^= flip;
     fake_bytes(&agent, bytes, n);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), status);
-    expect_error(part);
+    fake_explains(mu_error(), part);
     fake_leave(&agent, run);
 }
 
@@ -417,25 +395,24 @@ static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
     expect_lost(4, 2, MU_EVERSION, "speaks wire version");
     expect_lost(8, 64, MU_ELIMIT, "payload");
     expect_lost(35, 1, MU_ECORRUPT, "checksum");
-    run = join(FAKE_LIFE);
+    run = fake_join(&agent, FAKE_LIFE);
     fake_say(&agent, WIRE_RENEW, &renew);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EPROTO);
-    expect_error("said renew, which is not for workers");
+    fake_explains(mu_error(), "said renew, which is not for workers");
     fake_leave(&agent, run);
 }
 
 static void half_a_frame_and_then_nothing_is_the_end(void **state)
 {
     struct msg_lease lease = {5};
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     uint8_t bytes[64];
     size_t n = 0;
 
     assert_int_equal(wire_encode(WIRE_LEASE, &lease, 0, 0, bytes, sizeof(bytes), &n), MU_OK);
     fake_bytes(&agent, bytes, n - 1);
     assert_int_equal(mu_wait(run, 0, 20), MU_ETIMEDOUT);
-    close(agent.fd);
-    agent.fd = -1;
+    fake_die(&agent);
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_EPEER);
     fake_leave(&agent, run);
 }
@@ -444,7 +421,7 @@ static void half_a_frame_and_then_nothing_is_the_end(void **state)
 
 static void a_forked_child_can_not_use_its_parents_run(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     int status = 0;
     pid_t pid = fork();
 
@@ -475,7 +452,7 @@ static void on_signal(int number)
 
 static void signals_are_left_to_the_trainer(void **state)
 {
-    mu_run *run = join(FAKE_LIFE);
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     signal(SIGUSR2, on_signal);
     for (int i = 0; i < 20; i++) {

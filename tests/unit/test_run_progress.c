@@ -7,26 +7,11 @@
 
 static struct fake agent;
 
-/* Alone in generation 7, by node 4. */
-static mu_run *join(const char *nodes)
-{
-    union wire_any msg;
-    mu_run *run = NULL;
-
-    fake_open(&agent, FAKE_LIFE, 1000);
-    assert_int_equal(mu_join(NULL, &run), MU_OK);
-    fake_attached(&agent);
-    fake_next(&agent, WIRE_REPORT, &msg);
-    fake_generation(&agent, 7, nodes);
-    fake_next(&agent, WIRE_REPORT, &msg);
-    return run;
-}
-
 /* ---- steps ---- */
 
 static void a_step_is_reported(void **state)
 {
-    mu_run *run = join("3 4 5");
+    mu_run *run = fake_join_world(&agent, "3 4 5");
     union wire_any msg;
 
     assert_int_equal(mu_progress(run, 41), MU_OK);
@@ -55,7 +40,7 @@ static uint64_t now_ms(void)
 static void of_many_steps_the_newest_are_reported(void **state)
 {
     enum { STEPS = 100000 };
-    mu_run *run = join("4");
+    mu_run *run = fake_join_world(&agent, "4");
     uint64_t began_ms = now_ms(), last = 0;
     union wire_any msg;
     uint64_t reports_n = 0;
@@ -75,7 +60,7 @@ static void of_many_steps_the_newest_are_reported(void **state)
 
 static void the_last_step_is_in_the_last_words(void **state)
 {
-    mu_run *run = join("4");
+    mu_run *run = fake_join_world(&agent, "4");
 
     for (uint64_t step = 1; step <= 1000; step++) {
         assert_int_equal(mu_progress(run, step), MU_OK);
@@ -127,7 +112,7 @@ static void agree(mu_run *run, const char *const values[3], int status, int same
 
 static void all_agree_only_if_all_say_the_same(void **state)
 {
-    mu_run *run = join("3 4 5");
+    mu_run *run = fake_join_world(&agent, "3 4 5");
 
     agree(run, (const char *const[]){"abc", "abc", "abc"}, MU_OK, 1);
     agree(run, (const char *const[]){"abc", "abc", "abd"}, MU_OK, 0);
@@ -166,7 +151,7 @@ static void one_that_is_left_out_leaves_when_the_others_can_do_without(void **st
 {
     struct msg_life life = {.worker = wid_make(4, 1, 3), .lease_ms = 1000, .job = "mnist"};
     struct msg_active active = {8};
-    mu_run *run = join("3 4");
+    mu_run *run = fake_join_world(&agent, "3 4");
     union wire_any msg;
     pthread_t thread;
 
@@ -188,7 +173,7 @@ static void one_that_is_left_out_leaves_when_the_others_can_do_without(void **st
 /* The others never get there: it goes in the end, but does not say that its work is finished. */
 static void one_that_is_still_needed_says_nothing_of_having_finished(void **state)
 {
-    mu_run *run = join("3 4");
+    mu_run *run = fake_join_world(&agent, "3 4");
     union wire_any msg;
 
     fake_generation(&agent, 8, "3");
@@ -199,7 +184,7 @@ static void one_that_is_still_needed_says_nothing_of_having_finished(void **stat
 
 static void a_spare_leaves_at_once(void **state)
 {
-    mu_run *run = join("3 5");
+    mu_run *run = fake_join_world(&agent, "3 5");
 
     fake_leave(&agent, run);
     assert_true(agent.last.phase == PHASE_FINISHED && agent.last.entered == 0);

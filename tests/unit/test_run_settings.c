@@ -5,28 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct fake agent;
-
-static mu_run *join(void)
-{
-    union wire_any msg;
-    mu_run *run = NULL;
-
-    fake_open(&agent, FAKE_LIFE, 1000);
-    assert_int_equal(mu_join(NULL, &run), MU_OK);
-    fake_attached(&agent);
-    fake_next(&agent, WIRE_REPORT, &msg);
-    return run;
-}
-
-static void expect_error(const char *part)
-{
-    if (strstr(mu_error(), part) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", part, mu_error());
-    }
-}
 
 /* ---- a call in a thread of its own ---- */
 
@@ -81,9 +61,7 @@ static void expect_status(struct caller *c, int status, const char *part)
 {
     pthread_join(c->thread, NULL);
     assert_int_equal(c->status, status);
-    if (strstr(c->error, part) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", part, c->error);
-    }
+    fake_explains(c->error, part);
     assert_true(c->setting.key == NULL && c->settings.items == NULL && c->version == 0);
 }
 
@@ -149,7 +127,7 @@ static void expect_item(const mu_setting *s, const char *key, const char *value,
 
 static void a_key_is_read(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_GET, .key = "lr", .timeout_ms = 10000};
     struct msg_config m;
 
@@ -179,7 +157,7 @@ static void a_key_is_read(void **state)
 
 static void all_that_begin_with_a_prefix_are_listed_by_key(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "a/", .timeout_ms = MU_FOREVER};
     struct msg_config m;
 
@@ -211,7 +189,7 @@ static void all_that_begin_with_a_prefix_are_listed_by_key(void **state)
 
 static void a_list_that_broke_off_is_taken_from_its_beginning(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "", .timeout_ms = MU_FOREVER};
     struct msg_config m;
 
@@ -231,7 +209,7 @@ static void a_list_that_broke_off_is_taken_from_its_beginning(void **state)
 
 static void a_put_has_its_condition_and_gives_the_version(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run,
                        .verb = CONFIG_PUT,
                        .key = "size",
@@ -261,7 +239,7 @@ static void every_refusal_is_passed_on_with_its_text(void **state)
 {
     static const int statuses[] = {MU_EEXIST, MU_ECONFLICT, MU_EINVAL, MU_ELIMIT, MU_EAGAIN,
                                    MU_ENOENT, MU_ETIMEDOUT, MU_ESTALE, MU_EIO};
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     for (size_t i = 0; i < ARRAY_LEN(statuses); i++) {
         for (int verb = 0; verb < CONFIG_VERB_N; verb++) {
@@ -295,7 +273,7 @@ static void every_refusal_is_passed_on_with_its_text(void **state)
 
 static void a_watch_brings_what_changed_and_where_to_go_on(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {
         .run = run, .verb = CONFIG_WATCH, .key = "", .expect = 4, .timeout_ms = MU_FOREVER};
     struct msg_config m;
@@ -316,7 +294,7 @@ static void a_watch_brings_what_changed_and_where_to_go_on(void **state)
 
 static void a_watch_that_brings_nothing_goes_on_while_it_has_time(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {
         .run = run, .verb = CONFIG_WATCH, .key = "k", .expect = 4, .timeout_ms = 20000};
     struct msg_config m;
@@ -344,7 +322,7 @@ static void a_watch_that_brings_nothing_goes_on_while_it_has_time(void **state)
 static void the_largest_value_passes_both_ways(void **state)
 {
     static char large[MU_VALUE_MAX + 1];
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run,
                        .verb = CONFIG_PUT,
                        .key = "k",
@@ -377,7 +355,7 @@ static void the_largest_value_passes_both_ways(void **state)
 static void what_is_no_key_is_not_sent(void **state)
 {
     char key[MU_KEY_MAX + 1];
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     mu_settings settings;
     mu_setting setting;
     union wire_any msg;
@@ -391,7 +369,7 @@ static void what_is_no_key_is_not_sent(void **state)
         assert_int_equal(mu_config_remove(run, bad[i], 0, 0), MU_EINVAL);
     }
     assert_int_equal(mu_config_get(run, key, 0, &setting), MU_EINVAL);
-    expect_error("more than 127");
+    fake_explains(mu_error(), "more than 127");
     assert_int_equal(mu_config_get(run, NULL, 0, &setting), MU_EINVAL);
     assert_int_equal(mu_config_list(run, key, 0, &settings), MU_EINVAL);
     assert_int_equal(mu_config_list(run, "\xff", 0, &settings), MU_EINVAL);
@@ -406,7 +384,7 @@ static void what_is_no_key_is_not_sent(void **state)
 
 static void a_call_ends_even_if_nobody_answers(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_PUT, .key = "k", .timeout_ms = 10};
     struct caller d = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = 10};
     struct msg_config m;
@@ -431,7 +409,7 @@ static void a_call_ends_even_if_nobody_answers(void **state)
 static void a_worker_that_goes_on_as_another_gets_its_answer(void **state)
 {
     struct msg_life life = {.worker = wid_make(4, 1, 3), .lease_ms = 1000, .job = "mnist"};
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_PUT, .key = "k", .timeout_ms = 10000};
     union wire_any msg;
     struct msg_config m;
@@ -448,7 +426,7 @@ static void a_worker_that_goes_on_as_another_gets_its_answer(void **state)
 static void the_end_of_the_run_ends_calls_that_wait(void **state)
 {
     struct msg_ended ended = {.run = 1, .why = "it was shut down"};
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c[CONFIG_VERB_N];
     mu_setting setting;
 
@@ -469,15 +447,14 @@ static void the_end_of_the_run_ends_calls_that_wait(void **state)
 
 static void an_agent_that_dies_ends_calls_that_wait(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "", .timeout_ms = MU_FOREVER};
     struct msg_config m;
 
     begin(&c);
     m = asked();
     item(&m, "a", "1", 1, true);
-    close(agent.fd);
-    agent.fd = -1;
+    fake_die(&agent);
     expect_status(&c, MU_EPEER, "the agent of this node is gone");
     assert_int_equal(mu_progress(run, 1), MU_EPEER);
     fake_leave(&agent, run);
@@ -485,7 +462,7 @@ static void an_agent_that_dies_ends_calls_that_wait(void **state)
 
 static void leaving_ends_calls_of_other_threads(void **state)
 {
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run, .verb = CONFIG_WATCH, .key = "", .timeout_ms = MU_FOREVER};
 
     begin(&c);
@@ -497,7 +474,7 @@ static void leaving_ends_calls_of_other_threads(void **state)
 static void an_answer_without_sense_ends_the_connection(void **state)
 {
     for (int i = 0; i < 2; i++) {
-        mu_run *run = join();
+        mu_run *run = fake_join(&agent, FAKE_LIFE);
         struct caller c = {.run = run, .key = "k", .timeout_ms = MU_FOREVER};
         struct msg_config m;
 
@@ -518,7 +495,7 @@ static void many_threads_get_their_own_answers(void **state)
     static char keys[THREADS][8];
     struct caller c[THREADS];
     struct msg_config m[THREADS];
-    mu_run *run = join();
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < THREADS; i++) {
@@ -569,7 +546,7 @@ static void alone_settings_have_versions_and_conditions(void **state)
     assert_int_equal(list.n, 1);
     mu_settings_free(&list);
     assert_int_equal(mu_config_put(run, "size", "many", 4, MU_ANY, 0, NULL), MU_EINVAL);
-    expect_error("whole number");
+    fake_explains(mu_error(), "whole number");
     assert_int_equal(mu_config_get(run, "a b", 0, &s), MU_EINVAL);
     assert_int_equal(mu_config_remove(run, "k", 1, 0), MU_ECONFLICT);
     assert_int_equal(mu_config_remove(run, "k", 2, 0), MU_OK);

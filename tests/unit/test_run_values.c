@@ -6,23 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct fake agent;
 
 /* A member of generation 7 with two others: rank 1 of 3. */
 static mu_run *join(void)
 {
-    union wire_any msg;
-    mu_run *run = NULL;
-
-    fake_open(&agent, FAKE_LIFE, 1000);
-    assert_int_equal(mu_join(NULL, &run), MU_OK);
-    fake_attached(&agent);
-    fake_next(&agent, WIRE_REPORT, &msg);
-    fake_generation(&agent, 7, "3 4 5");
-    fake_next(&agent, WIRE_REPORT, &msg);
-    return run;
+    return fake_join_world(&agent, "3 4 5");
 }
 
 /* ---- a call in a thread of its own ---- */
@@ -58,9 +48,7 @@ static void expect_status(struct caller *c, int status, const char *part)
 {
     pthread_join(c->thread, NULL);
     assert_int_equal(c->status, status);
-    if (strstr(c->error, part) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", part, c->error);
-    }
+    fake_explains(c->error, part);
     assert_true(c->values.items == NULL); /* Outputs are set on success only. */
 }
 
@@ -373,8 +361,7 @@ static void an_agent_that_dies_ends_calls_that_wait(void **state)
     call(&c, run, "a", "x", MU_FOREVER);
     fake_next(&agent, WIRE_SYNC, &msg);
     answer(&msg.sync, 0, 3, "a");
-    close(agent.fd);
-    agent.fd = -1;
+    fake_die(&agent);
     expect_status(&c, MU_EPEER, "the agent of this node is gone");
     fake_leave(&agent, run);
 }
