@@ -4,7 +4,7 @@
 #define UNIT_HTTP_KIT_H
 
 #include "http/http.h"
-#include "unit/unit.h"
+#include "unit/await.h"
 
 #define HTTP_KIT_LATE_MAX 16
 
@@ -71,15 +71,7 @@ struct http_reply http_kit_ask(struct http_kit *k, const char *method, const cha
 void http_kit_refused(struct http_kit *k, const char *method, const char *path, const char *headers,
                       const char *body, unsigned status, const char *text);
 
-#define http_kit_wait(k, cond)                                \
-    do {                                                      \
-        const uint64_t kit_end_ms = net_now_ms() + 60000;     \
-        while (!(cond)) {                                     \
-            if (net_now_ms() > kit_end_ms) {                  \
-                fail_msg("waited for a minute until " #cond); \
-            }                                                 \
-            http_kit_turn(k);                                 \
-        }                                                     \
-    } while (0)
+/* Until cond holds, or the test fails. */
+#define http_kit_wait(k, cond) unit_await(cond, #cond, http_kit_turn(k))
 
 #endif

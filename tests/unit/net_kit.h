@@ -4,7 +4,7 @@
 
 #include "net/client.h"
 #include "net/listen.h"
-#include "unit/unit.h"
+#include "unit/await.h"
 
 /* One end of connections: what its callbacks saw. */
 struct side {
@@ -52,15 +52,6 @@ uint64_t kit_digest(uint64_t before, const struct frame *f);
 struct frame *kit_big(size_t n, uint64_t request);
 
 /* Until cond holds, or the test fails. */
-#define kit_wait(k, cond)                                     \
-    do {                                                      \
-        const uint64_t kit_end_ms = net_now_ms() + 60000;     \
-        while (!(cond)) {                                     \
-            if (net_now_ms() > kit_end_ms) {                  \
-                fail_msg("waited for a minute until " #cond); \
-            }                                                 \
-            kit_turn(k);                                      \
-        }                                                     \
-    } while (0)
+#define kit_wait(k, cond) unit_await(cond, #cond, kit_turn(k))
 
 #endif
