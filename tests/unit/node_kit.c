@@ -21,10 +21,13 @@
 #define POLL_MS 5
 #define COULD_NOT_START 99
 
-void kit_main(int argc, char **argv)
+void kit_main(int argc, char **argv, int (*worker)(char *what))
 {
     if (argc > 1 && strcmp(argv[1], "keeper") == 0) {
         exit(keeper_main(argc - 1, argv + 1));
+    }
+    if (argc > 2 && strcmp(argv[1], "worker") == 0 && worker != NULL) {
+        exit(worker(argv[2]));
     }
 }
 
@@ -286,6 +289,18 @@ char **kit_script(int i, const char *script)
     return argv[i];
 }
 
+char **kit_worker(const char *what)
+{
+    static char exe[256], word[] = "worker", text[256];
+    static char *argv[] = {exe, word, text, NULL};
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+    assert_true(n > 0);
+    exe[n] = '\0';
+    snprintf(text, sizeof(text), "%s", what);
+    return argv;
+}
+
 struct node_config kit_config(struct kit *k, const char *name, char **argv)
 {
     struct node_config config = {.token = k->token,
@@ -334,4 +349,26 @@ pid_t kit_run(struct kit *k, const struct node_config *config)
     }
     k->nodes[k->nodes_n++] = pid;
     return pid;
+}
+
+/* ---- workers ---- */
+
+void worker_say(const char *name, const char *fmt, ...)
+{
+    FILE *f = fopen(name, "a");
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (f != NULL) {
+        vfprintf(f, fmt, ap);
+        fclose(f);
+    }
+    va_end(ap);
+}
+
+void worker_until(const char *name)
+{
+    while (access(name, F_OK) != 0) {
+        nap();
+    }
 }

@@ -8,8 +8,9 @@
 
 #include <sys/types.h>
 
-/* To be called first in main(): the test is its own keeper. Does not return if it is that. */
-void kit_main(int argc, char **argv);
+/* To be called first in main(): the test is its own keeper, and the worker of kit_worker(), which
+ * exits with what `worker` returns; NULL: there is none. Does not return if it is one of them. */
+void kit_main(int argc, char **argv, int (*worker)(char *what));
 
 struct kit {
     char dir[64]; /* everything is in there, and scripts run in it */
@@ -33,6 +34,8 @@ void kit_serve_close(struct kit *k);
 struct node_config kit_config(struct kit *k, const char *name, char **argv);
 /* argv for `sh -c script`; static, one at a time for each i. */
 char **kit_script(int i, const char *script);
+/* argv for this program as a worker, which is told what to do; static, one at a time. */
+char **kit_worker(const char *what);
 
 /* Runs it in a child, its stderr in DIR/<name>.err, its stdout in DIR/<name>.out. */
 pid_t kit_run(struct kit *k, const struct node_config *config);
@@ -52,5 +55,9 @@ void kit_await_text(struct kit *k, const char *name, const char *text);
 void kit_await_gone(pid_t pid);
 /* Makes an empty file, for scripts that wait for it. */
 void kit_touch(struct kit *k, const char *name);
+
+/* For workers: appends to the file of that name, and waits until there is one. */
+void worker_say(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void worker_until(const char *name);
 
 #endif

@@ -462,6 +462,6 @@ int main(int argc, char **argv)
         TEST(nodes_of_one_host_get_names_of_their_own),
     };
 
-    kit_main(argc, argv);
+    kit_main(argc, argv, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

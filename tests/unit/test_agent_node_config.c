@@ -1,6 +1,7 @@
 /* What workers ask of settings, through a real agent and a fake orchestrator, which the test is
  * itself: it answers, is silent, and is lost at will. This program is the worker too. */
 #include "net/listen.h"
+#include "unit/await.h"
 #include "unit/node_kit.h"
 
 #include <pthread.h>
@@ -9,39 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
 /* ---- the worker: does what its argument says, a line in `results` for each ---- */
 
-static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-
-static void say(const char *fmt, ...)
-{
-    FILE *f = fopen("results", "a");
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (f != NULL) {
-        vfprintf(f, fmt, ap);
-        fclose(f);
-    }
-    va_end(ap);
-}
-
-static void until(const char *name)
-{
-    struct timespec t = {.tv_nsec = 5000000};
-
-    while (access(name, F_OK) != 0) {
-        nanosleep(&t, NULL);
-    }
-}
-
 static void say_failed(int rc)
 {
-    say("%d %s\n", rc, mu_error());
+    worker_say("results", "%d %s\n", rc, mu_error());
 }
 
 static void do_get(mu_run *run, const char *key, long wait_ms)
@@ -53,7 +29,8 @@ static void do_get(mu_run *run, const char *key, long wait_ms)
         say_failed(rc);
         return;
     }
-    say("%s=%s@%llu\n", s.key, (const char *)s.value, (unsigned long long)s.version);
+    worker_say("results", "%s=%s@%llu\n", s.key, (const char *)s.value,
+               (unsigned long long)s.version);
     mu_setting_free(&s);
 }
 
@@ -71,7 +48,7 @@ static void say_list(int rc, mu_settings *list)
         snprintf(text + n, sizeof(text) - n, " %s@%llu", list->items[i].key,
                  (unsigned long long)list->items[i].version);
     }
-    say("list%s to %llu\n", text, (unsigned long long)list->version);
+    worker_say("results", "list%s to %llu\n", text, (unsigned long long)list->version);
     mu_settings_free(list);
 }
 
@@ -90,7 +67,7 @@ static void *many_main(void *arg)
     if (m->status == MU_OK) {
         mu_setting_free(&s);
     } else {
-        say("over\n");
+        worker_say("results", "over\n");
     }
     return NULL;
 }
@@ -109,7 +86,7 @@ static void do_many(mu_run *run, long n)
         ok_n += all[i].status == MU_OK;
         limit_n += all[i].status == MU_ELIMIT;
     }
-    say("many %d ok %d over the limit\n", ok_n, limit_n);
+    worker_say("results", "many %d ok %d over the limit\n", ok_n, limit_n);
 }
 
 static void obey(mu_run *run, const char *order)
@@ -125,7 +102,7 @@ static void obey(mu_run *run, const char *order)
     } else if (sscanf(order, "put %63s %63s %ld", a, b, &x) == 3) {
         rc = mu_config_put(run, a, b, strlen(b), MU_ANY, x, &version);
         if (rc == MU_OK) {
-            say("put %s@%llu\n", a, (unsigned long long)version);
+            worker_say("results", "put %s@%llu\n", a, (unsigned long long)version);
         } else {
             say_failed(rc);
         }
@@ -134,7 +111,7 @@ static void obey(mu_run *run, const char *order)
     } else if (sscanf(order, "watch %63s %ld %ld", a, &x, &y) == 3) {
         say_list(mu_config_watch(run, a, (uint64_t)x, y, &list), &list);
     } else if (sscanf(order, "until %63s", a) == 1) {
-        until(a);
+        worker_until(a);
     } else if (sscanf(order, "many %ld", &x) == 1) {
         do_many(run, x);
     }
@@ -148,12 +125,12 @@ static int worker_main(char *orders)
         say_failed(MU_EPEER);
         return 9;
     }
-    say("pid %d\n", (int)getpid());
+    worker_say("results", "pid %d\n", (int)getpid());
     for (char *rest = NULL, *one = strtok_r(orders, ";", &rest); one != NULL;
          one = strtok_r(NULL, ";", &rest)) {
         obey(run, one + strspn(one, " "));
     }
-    until("end");
+    worker_until("end");
     return mu_leave(run) == MU_OK ? 0 : 9;
 }
 
@@ -246,16 +223,7 @@ static struct fake *fake_open(struct kit *k)
     return f;
 }
 
-#define await(f, cond)                                        \
-    do {                                                      \
-        const uint64_t end_ms = net_now_ms() + 60000;         \
-        while (!(cond)) {                                     \
-            if (net_now_ms() > end_ms) {                      \
-                fail_msg("waited for a minute until " #cond); \
-            }                                                 \
-            uv_run(&(f)->loop, UV_RUN_ONCE);                  \
-        }                                                     \
-    } while (0)
+#define await(f, cond) unit_await(cond, #cond, uv_run(&(f)->loop, UV_RUN_ONCE))
 
 /* The connection is lost; the agent comes back at once. */
 static void lose(struct fake *f)
@@ -297,15 +265,8 @@ static void refuse(struct fake *f, const struct msg_config *to, int status, cons
 
 static pid_t start(struct fake *f, const char *orders)
 {
-    static char exe[256], word[] = "worker", text[256];
-    static char *argv[] = {exe, word, text, NULL};
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    struct node_config config;
+    struct node_config config = kit_config(f->kit, "a", kit_worker(orders));
 
-    assert_true(n > 0);
-    exe[n] = '\0';
-    snprintf(text, sizeof(text), "%s", orders);
-    config = kit_config(f->kit, "a", argv);
     config.mode = MODE_INPROCESS;
     return kit_run(f->kit, &config);
 }
@@ -524,9 +485,6 @@ int main(int argc, char **argv)
         TEST(what_a_process_asked_ends_with_it),
     };
 
-    kit_main(argc, argv);
-    if (argc > 2 && strcmp(argv[1], "worker") == 0) {
-        return worker_main(argv[2]);
-    }
+    kit_main(argc, argv, worker_main);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,44 +10,19 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- the workers ---- */
-
-static void say(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(const char *name, const char *fmt, ...)
-{
-    FILE *f = fopen(name, "a");
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (f != NULL) {
-        vfprintf(f, fmt, ap);
-        fclose(f);
-    }
-    va_end(ap);
-}
-
-static void until(const char *name)
-{
-    struct timespec t = {.tv_nsec = 5000000};
-
-    while (access(name, F_OK) != 0) {
-        nanosleep(&t, NULL);
-    }
-}
 
 static mu_run *join(void)
 {
     mu_run *run;
 
     if (mu_join(NULL, &run) != MU_OK || mu_wait(run, 0, MU_FOREVER) != MU_OK) {
-        say("errors", "%s\n", mu_error());
+        worker_say("errors", "%s\n", mu_error());
         exit(9);
     }
-    say("pids", "%s %d\n", getenv("MUSTER_NODE"), (int)getpid());
+    worker_say("pids", "%s %d\n", getenv("MUSTER_NODE"), (int)getpid());
     return run;
 }
 
@@ -64,12 +39,12 @@ static int exchange(const char *tag, mu_run *run)
 
     snprintf(name, sizeof(name), "%s.%s", tag, node);
     if (mu_sync(run, tag, node, strlen(node), MU_FOREVER, &v) != MU_OK) {
-        say("errors", "%s\n", mu_error());
+        worker_say("errors", "%s\n", mu_error());
         return 9;
     }
     for (size_t i = 0; i < v.n; i++) {
-        say(name, "%.*s%s", (int)v.items[i].data_n, (const char *)v.items[i].data,
-            i + 1 == v.n ? "\n" : " ");
+        worker_say(name, "%.*s%s", (int)v.items[i].data_n, (const char *)v.items[i].data,
+                   i + 1 == v.n ? "\n" : " ");
     }
     mu_values_free(&v);
     return 0;
@@ -80,7 +55,7 @@ static int be_pair(void)
     mu_run *run = join();
     int rc = exchange("values", run);
 
-    until("go");
+    worker_until("go");
     return rc + leave(run);
 }
 
@@ -95,13 +70,13 @@ static int be_grower(void)
 
         mu_world_free(&world);
         if (mu_wait(run, held, MU_FOREVER) != MU_OK || mu_world(run, &world) != MU_OK) {
-            say("errors", "%s\n", mu_error());
+            worker_say("errors", "%s\n", mu_error());
             return 9;
         }
-        say("worlds", "%s %d/%d\n", getenv("MUSTER_NODE"), world.rank, world.size);
+        worker_say("worlds", "%s %d/%d\n", getenv("MUSTER_NODE"), world.rank, world.size);
     } while (world.size < 2);
     mu_world_free(&world);
-    until("go");
+    worker_until("go");
     return leave(run);
 }
 
@@ -110,17 +85,17 @@ static int be_orphan(void)
     mu_run *run = join();
     int rc;
 
-    until("away");
+    worker_until("away");
     rc = mu_barrier(run, "alone", 700);
-    say("first", "%d %s\n", rc, mu_error());
+    worker_say("first", "%d %s\n", rc, mu_error());
     rc = mu_barrier(run, "later", MU_FOREVER); /* Begun while nobody hears it. */
-    say("second", "%d\n", rc);
+    worker_say("second", "%d\n", rc);
     return leave(run);
 }
 
 static void on_term(int number)
 {
-    say("signals", "%d\n", number);
+    worker_say("signals", "%d\n", number);
     _exit(0);
 }
 
@@ -134,7 +109,7 @@ static int be_waiter(bool all)
     run = join();
     done = !all || mu_barrier(run, getenv("MUSTER_NODE"), MU_FOREVER) == MU_EDONE;
     done = mu_wait(run, UINT64_MAX - 1, MU_FOREVER) == MU_EDONE && done;
-    say("ended", "%d\n", done);
+    worker_say("ended", "%d\n", done);
     return leave(run);
 }
 
@@ -147,7 +122,7 @@ static int be_hasty(void)
     int room = 1 << 20;
 
     setsockopt(run->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-    until("go");
+    worker_until("go");
     pthread_mutex_lock(&run->lock);
     while (run->out_n < 2 * HUB_RAW_BYTES) {
         control_say(run, WIRE_BEAT, &beat);
@@ -157,7 +132,7 @@ static int be_hasty(void)
         ssize_t n = send(run->fd, run->out + sent_n, run->out_n - sent_n, MSG_NOSIGNAL);
 
         if (n <= 0) {
-            say("errors", "sent %zu of %zu bytes\n", sent_n, run->out_n);
+            worker_say("errors", "sent %zu of %zu bytes\n", sent_n, run->out_n);
             _exit(9);
         }
         sent_n += (size_t)n;
@@ -165,7 +140,7 @@ static int be_hasty(void)
     _exit(0);
 }
 
-static int worker_main(const char *what)
+static int worker_main(char *what)
 {
     if (strcmp(what, "pair") == 0) {
         return be_pair();
@@ -180,18 +155,6 @@ static int worker_main(const char *what)
         return be_hasty();
     }
     return be_waiter(strcmp(what, "waiter") == 0);
-}
-
-static char **worker(const char *what)
-{
-    static char exe[256], word[] = "worker", name[16];
-    static char *argv[] = {exe, word, name, NULL};
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-    assert_true(n > 0);
-    exe[n] = '\0';
-    snprintf(name, sizeof(name), "%s", what);
-    return argv;
 }
 
 /* ---- the tests ---- */
@@ -235,7 +198,7 @@ static void workers_of_two_nodes_exchange_values(void **state)
     pid_t a, b;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("pair"));
+    config = kit_config(k, "a", kit_worker("pair"));
     config.min = config.max = 2;
     config.mode = MODE_AUTO;
     a = kit_run(k, &config);
@@ -258,7 +221,7 @@ static void a_newcomer_restarts_nobody(void **state)
     pid_t a, b;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("grower"));
+    config = kit_config(k, "a", kit_worker("grower"));
     config.max = 2;
     config.mode = MODE_AUTO;
     a = kit_run(k, &config);
@@ -281,7 +244,7 @@ static void a_value_outlives_its_orchestrator(void **state)
     pid_t a;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("orphan"));
+    config = kit_config(k, "a", kit_worker("orphan"));
     config.mode = MODE_INPROCESS;
     a = kit_run(k, &config);
     kit_await_lines(k, "pids", 1);
@@ -304,7 +267,7 @@ static void the_end_is_told_and_a_worker_may_go_by_itself(void **state)
     pid_t a, b;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("waiter"));
+    config = kit_config(k, "a", kit_worker("waiter"));
     config.mode = MODE_INPROCESS;
     config.min = config.max = 2;
     a = kit_run(k, &config);
@@ -326,7 +289,7 @@ static void the_last_words_of_a_process_count_although_its_end_is_known(void **s
     pid_t a;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("hasty"));
+    config = kit_config(k, "a", kit_worker("hasty"));
     config.mode = MODE_INPROCESS;
     a = kit_run(k, &config);
     kit_await_lines(k, "pids", 1);
@@ -349,7 +312,7 @@ static void a_drain_ends_after_the_grace(void **state)
     pid_t a;
 
     kit_serve(k);
-    config = kit_config(k, "a", worker("loner"));
+    config = kit_config(k, "a", kit_worker("loner"));
     config.mode = MODE_INPROCESS;
     config.grace_ms = 300;
     a = kit_run(k, &config);
@@ -372,9 +335,6 @@ int main(int argc, char **argv)
         TEST(a_drain_ends_after_the_grace),
     };
 
-    kit_main(argc, argv);
-    if (argc > 2 && strcmp(argv[1], "worker") == 0) {
-        return worker_main(argv[2]);
-    }
+    kit_main(argc, argv, worker_main);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

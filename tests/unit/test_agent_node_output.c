@@ -16,21 +16,15 @@
 #define CODE 7
 
 /* Writes more than its agent reads at once, and ends. */
-static int be_script(void)
+static int be_script(char *none)
 {
-    struct timespec t = {.tv_nsec = 5000000};
     char line[LINE_BYTES];
-    FILE *pids;
 
     if (fcntl(STDERR_FILENO, F_SETPIPE_SZ, PIPE_BYTES) < 0) {
         return 9;
     }
-    pids = fopen("pids", "a");
-    fprintf(pids, "%d\n", (int)getpid());
-    fclose(pids);
-    while (access("go", F_OK) != 0) {
-        nanosleep(&t, NULL);
-    }
+    worker_say("pids", "%d\n", (int)getpid());
+    worker_until("go");
     memset(line, '.', sizeof(line));
     line[LINE_BYTES - 1] = '\n';
     for (int i = 0; i < LINES_N; i++) {
@@ -40,17 +34,6 @@ static int be_script(void)
     }
     dprintf(STDERR_FILENO, "the last line\n");
     return CODE;
-}
-
-static char **script(void)
-{
-    static char exe[256], word[] = "script";
-    static char *argv[] = {exe, word, NULL};
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-    assert_true(n > 0);
-    exe[n] = '\0';
-    return argv;
 }
 
 /* Where the text begins in what the agent and its script have put on the console; -1: not there. */
@@ -102,7 +85,7 @@ static void end_unseen(struct kit *k, pid_t agent)
 static void an_agent_that_ends_tells_its_scripts_code_after_the_last_line(void **state)
 {
     struct kit *k = *state;
-    struct node_config config = kit_config(k, "a", script());
+    struct node_config config = kit_config(k, "a", kit_worker("script"));
     pid_t agent;
     long last, word, end;
 
@@ -125,7 +108,7 @@ static void an_agent_that_goes_on_tells_its_scripts_code_after_the_last_line(voi
     pid_t agent;
 
     kit_serve(k);
-    config = kit_config(k, "a", script());
+    config = kit_config(k, "a", kit_worker("script"));
     agent = kit_run(k, &config);
     script_pid(k);
     kit_serve_kill(k);
@@ -143,7 +126,7 @@ static void whoever_holds_the_scripts_output_does_not_keep_its_code_secret(void 
     int fd;
 
     kit_serve(k);
-    config = kit_config(k, "a", script());
+    config = kit_config(k, "a", kit_worker("script"));
     kit_run(k, &config);
     snprintf(path, sizeof(path), "/proc/%d/fd/2", script_pid(k));
     kit_serve_kill(k);
@@ -164,9 +147,6 @@ int main(int argc, char **argv)
         TEST(whoever_holds_the_scripts_output_does_not_keep_its_code_secret),
     };
 
-    kit_main(argc, argv);
-    if (argc > 1 && strcmp(argv[1], "script") == 0) {
-        return be_script();
-    }
+    kit_main(argc, argv, be_script);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
