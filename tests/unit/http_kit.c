@@ -1,5 +1,7 @@
 #include "unit/http_kit.h"
 
+#include "base/log.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/ssl.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 char http_kit_viewer[65], http_kit_operator[65];
+struct http_kit kit;
 
 /* ---- handlers ---- */
 
@@ -154,6 +157,34 @@ void http_kit_close(struct http_kit *k)
 void http_kit_turn(struct http_kit *k)
 {
     uv_run(&k->loop, UV_RUN_ONCE);
+}
+
+struct http_stats http_kit_stats(struct http_kit *k)
+{
+    struct http_stats s;
+
+    http_stats(k->h, &s);
+    return s;
+}
+
+int http_kit_setup_closed(void **state)
+{
+    log_set_level(LOG_ERROR);
+    http_kit_init(&kit);
+    return 0;
+}
+
+int http_kit_setup(void **state)
+{
+    http_kit_setup_closed(state);
+    http_kit_open(&kit);
+    return 0;
+}
+
+int http_kit_teardown(void **state)
+{
+    http_kit_close(&kit);
+    return 0;
 }
 
 /* ---- clients ---- */

@@ -47,6 +47,14 @@ void http_kit_init(struct http_kit *k);
 void http_kit_open(struct http_kit *k);
 void http_kit_close(struct http_kit *k);
 void http_kit_turn(struct http_kit *k);
+struct http_stats http_kit_stats(struct http_kit *k);
+
+/* The one of a test, with set-up and tear-down for cmocka; closed: its limits may still be changed,
+ * and the test opens it. Only errors are logged. */
+extern struct http_kit kit;
+int http_kit_setup(void **state);
+int http_kit_setup_closed(void **state);
+int http_kit_teardown(void **state);
 
 /* A client; with_tls: any certificate will do. */
 struct http_client http_kit_connect(struct http_kit *k);

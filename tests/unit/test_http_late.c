@@ -1,15 +1,11 @@
 /* Answers that come late or never, clients that go or stall, and closing in the midst of it. */
 #include "unit/http_kit.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-static struct http_kit kit;
 
 static void get(struct http_client *c, const char *path)
 {
@@ -34,34 +30,6 @@ static void expect_reply(struct http_client *c, unsigned status, const char *tex
     free(r.body);
 }
 
-static struct http_stats stats(void)
-{
-    struct http_stats s;
-
-    http_stats(kit.h, &s);
-    return s;
-}
-
-static int init_kit(void **state)
-{
-    log_set_level(LOG_ERROR);
-    http_kit_init(&kit);
-    return 0;
-}
-
-static int open_kit(void **state)
-{
-    init_kit(NULL);
-    http_kit_open(&kit);
-    return 0;
-}
-
-static int close_kit(void **state)
-{
-    http_kit_close(&kit);
-    return 0;
-}
-
 /* Several wait; each gets its own, in whatever order, and others are answered meanwhile. */
 static void an_answer_may_come_later(void **state)
 {
@@ -72,7 +40,7 @@ static void an_answer_may_come_later(void **state)
         http_kit_wait(&kit, kit.late_n == i + 1);
         assert_ptr_equal(http_data(kit.late[i]), &kit.late[i]);
     }
-    assert_int_equal(stats().queued_n, 4);
+    assert_int_equal(http_kit_stats(&kit).queued_n, 4);
     struct http_client other = ask("/");
 
     expect_reply(&other, 200, "root");
@@ -90,7 +58,7 @@ static void an_answer_may_come_later(void **state)
         http_client_close(&late[i]);
     }
     http_client_close(&other);
-    assert_int_equal(stats().queued_n, 0);
+    assert_int_equal(http_kit_stats(&kit).queued_n, 0);
 }
 
 static void a_client_that_went_is_known_and_costs_nothing_once_answered(void **state)
@@ -102,7 +70,7 @@ static void a_client_that_went_is_known_and_costs_nothing_once_answered(void **s
     http_client_close(&c);
     http_kit_wait(&kit, http_gone(kit.late[0]));
     http_answer_error(kit.late[0], 410, NULL, "too late");
-    http_kit_wait(&kit, stats().conns_n == 0);
+    http_kit_wait(&kit, http_kit_stats(&kit).conns_n == 0);
 }
 
 static void an_error_of_any_text_is_json(void **state)
@@ -192,7 +160,7 @@ static void closing_drops_what_no_handler_has_seen(void **state)
 {
     struct http_client c[3] = {ask("/late"), ask("/"), ask("/stream/all")};
 
-    while (stats().queued_n < 3) { /* The loop does not run. */
+    while (http_kit_stats(&kit).queued_n < 3) { /* The loop does not run. */
         usleep(1000);
     }
     shut();
@@ -207,7 +175,7 @@ static void a_handler_may_close_the_server(void **state)
 {
     struct http_client a = ask("/late"), b = ask("/late");
 
-    while (stats().queued_n < 2) {
+    while (http_kit_stats(&kit).queued_n < 2) {
         usleep(1000);
     }
     kit.close_in_handler = true;
@@ -294,7 +262,7 @@ static void who_does_not_read_an_answer_is_closed(void **state)
     struct http_client c = ask("/big?n=50000000");
 
     http_kit_wait(&kit, kit.handled_n == 1);
-    http_kit_wait(&kit, stats().conns_n == 0);
+    http_kit_wait(&kit, http_kit_stats(&kit).conns_n == 0);
     http_client_close(&c);
 }
 
@@ -330,13 +298,13 @@ static void there_are_as_many_connections_as_are_allowed(void **state)
         c[i] = ask("/");
         expect_reply(&c[i], 200, "root");
     }
-    assert_int_equal(stats().conns_n, HTTP_CONNS_MAX);
+    assert_int_equal(http_kit_stats(&kit).conns_n, HTTP_CONNS_MAX);
     struct http_client more = ask("/");
     const uint64_t until_ms = net_now_ms() + 100;
 
     http_kit_wait(&kit, net_now_ms() > until_ms);
     assert_false(http_client_pull(&more));
-    assert_int_equal(stats().conns_n, HTTP_CONNS_MAX);
+    assert_int_equal(http_kit_stats(&kit).conns_n, HTTP_CONNS_MAX);
     if (!more.ended) { /* It waits in the kernel's queue. */
         http_client_close(&c[0]);
         expect_reply(&more, 200, "root");
@@ -349,8 +317,9 @@ static void there_are_as_many_connections_as_are_allowed(void **state)
     }
 }
 
-#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, close_kit)
-#define WITH_LIMITS(test) cmocka_unit_test_setup_teardown(test, init_kit, close_kit)
+#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, http_kit_setup, http_kit_teardown)
+#define WITH_LIMITS(test) \
+    cmocka_unit_test_setup_teardown(test, http_kit_setup_closed, http_kit_teardown)
 
 int main(void)
 {

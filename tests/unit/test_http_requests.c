@@ -7,22 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct http_kit kit;
 static char as_viewer[128], as_operator[128];
 
 static int open_kit(void **state)
 {
-    log_set_level(LOG_ERROR);
-    http_kit_init(&kit);
-    http_kit_open(&kit);
+    http_kit_setup(state);
     snprintf(as_viewer, sizeof(as_viewer), "Authorization: Bearer %s\r\n", http_kit_viewer);
     snprintf(as_operator, sizeof(as_operator), "Authorization: Bearer %s\r\n", http_kit_operator);
-    return 0;
-}
-
-static int close_kit(void **state)
-{
-    http_kit_close(&kit);
     return 0;
 }
 
@@ -193,7 +184,7 @@ static void a_name_that_is_not_ours_is_refused(void **state)
     assert_int_equal(ask_as("localhost.evil.example", ""), 421);
     assert_int_equal(ask_as("muster.example:99", ""), 421);
     assert_int_equal(ask_as("localhost", "Host: evil.example\r\n"), 400);
-    close_kit(NULL);
+    http_kit_teardown(NULL);
     static const char *const hosts[] = {"other", "muster.example"};
 
     http_kit_init(&kit);
@@ -443,7 +434,7 @@ static void headers_that_are_too_long_are_refused(void **state)
     assert_int_equal(kit.handled_n, 0);
 }
 
-#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, close_kit)
+#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, http_kit_teardown)
 
 int main(void)
 {

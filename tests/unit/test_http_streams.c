@@ -2,42 +2,10 @@
  * 16 items and 4,096 bytes. */
 #include "unit/http_kit.h"
 
-#include "base/log.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct http_kit kit;
-
-static int init_kit(void **state)
-{
-    log_set_level(LOG_ERROR);
-    http_kit_init(&kit);
-    return 0;
-}
-
-static int open_kit(void **state)
-{
-    init_kit(NULL);
-    http_kit_open(&kit);
-    return 0;
-}
-
-static int close_kit(void **state)
-{
-    http_kit_close(&kit);
-    return 0;
-}
-
-static struct http_stats stats(void)
-{
-    struct http_stats s;
-
-    http_stats(kit.h, &s);
-    return s;
-}
 
 static struct http_client listen_to(const char *path)
 {
@@ -117,7 +85,7 @@ static void a_stream_has_its_type_and_begins_at_once(void **state)
     assert_non_null(strstr(c.in, "HTTP/1.1 200 OK\r\n"));
     assert_non_null(strstr(c.in, "Content-Type: text/event-stream\r\n"));
     assert_non_null(strstr(c.in, "Cache-Control: no-store\r\n"));
-    assert_int_equal(stats().streams_n, 1);
+    assert_int_equal(http_kit_stats(&kit).streams_n, 1);
     http_client_close(&c);
 }
 
@@ -139,7 +107,7 @@ static void a_stream_gets_the_items_of_its_topic_and_those_for_all(void **state)
     expect_all(&all, "id: 6\ndata: 7\n\n",
                ":\n\nid: 1\ndata: 7\n\nid: 2\ndata: 7\n\nid: 3\ndata: 7\n\nid: 4\ndata: 7\n\n"
                "id: 5\ndata: 7\n\nid: 6\ndata: 7\n\n");
-    assert_int_equal(stats().stream_items_n, 12);
+    assert_int_equal(http_kit_stats(&kit).stream_items_n, 12);
     http_client_close(&a);
     http_client_close(&b);
     http_client_close(&all);
@@ -172,7 +140,7 @@ static void who_asks_for_what_is_no_longer_kept_is_told_of_the_gap(void **state)
     http_kit_wait(&kit, has(&c, "id: 20\n") && has(&d, "id: 20\n"));
     assert_true(has(&c, "event: gap\ndata: {}\n\nid: 5\n"));
     assert_false(has(&d, "gap"));
-    assert_int_equal(stats().gaps_n, 1);
+    assert_int_equal(http_kit_stats(&kit).gaps_n, 1);
     http_client_close(&c);
     http_client_close(&d);
 }
@@ -187,7 +155,7 @@ static void what_is_pushed_out_for_others_is_no_gap_for_one_who_waits(void **sta
     }
     push("quiet", 1001, 1);
     expect_all(&c, "id: 1001\ndata: 7\n\n", ":\n\nid: 1001\ndata: 7\n\n");
-    assert_int_equal(stats().gaps_n, 0);
+    assert_int_equal(http_kit_stats(&kit).gaps_n, 0);
     http_client_close(&c);
 }
 
@@ -240,7 +208,7 @@ static void who_falls_behind_goes_on_after_a_gap_with_whole_items(void **state)
     unsigned id = 0;
 
     http_kit_wait(&kit, has(&c, ":"));
-    while (stats().gaps_n < 3) { /* It does not read. */
+    while (http_kit_stats(&kit).gaps_n < 3) { /* It does not read. */
         for (int i = 0; i < 50; i++) {
             push("", ++id, 900);
         }
@@ -254,7 +222,7 @@ static void who_falls_behind_goes_on_after_a_gap_with_whole_items(void **state)
     char *text = text_of(&c, &(bool){false});
     const unsigned gaps_n = check_items(text);
 
-    assert_true(gaps_n >= 1 && gaps_n <= stats().gaps_n);
+    assert_true(gaps_n >= 1 && gaps_n <= http_kit_stats(&kit).gaps_n);
     free(text);
     http_client_close(&c);
 }
@@ -267,8 +235,8 @@ static void who_never_reads_is_closed(void **state)
     struct http_client deaf = listen_to("all"), good = listen_to("all");
     unsigned id = 0;
 
-    http_kit_wait(&kit, stats().streams_n == 2);
-    while (stats().streams_n == 2) {
+    http_kit_wait(&kit, http_kit_stats(&kit).streams_n == 2);
+    while (http_kit_stats(&kit).streams_n == 2) {
         for (int i = 0; i < 50; i++) {
             push("", ++id, 900);
         }
@@ -280,7 +248,7 @@ static void who_never_reads_is_closed(void **state)
     const uint64_t until_ms = net_now_ms() + 2500; /* Silence is no reason. */
 
     http_kit_wait(&kit, net_now_ms() > until_ms);
-    assert_int_equal(stats().streams_n, 1);
+    assert_int_equal(http_kit_stats(&kit).streams_n, 1);
     push("", ++id, 1);
     http_kit_wait(&kit, has(&good, "data: 7\n\n"));
     http_client_close(&deaf);
@@ -307,7 +275,7 @@ static void a_client_that_went_is_noticed(void **state)
 
     http_kit_wait(&kit, has(&c, ":") && has(&d, ":"));
     http_client_close(&c);
-    http_kit_wait(&kit, stats().streams_n == 1 && stats().conns_n == 1);
+    http_kit_wait(&kit, http_kit_stats(&kit).streams_n == 1 && http_kit_stats(&kit).conns_n == 1);
     push("", 1, 1);
     http_kit_wait(&kit, has(&d, "id: 1"));
     http_client_close(&d);
@@ -326,7 +294,7 @@ static void there_are_as_many_streams_as_are_allowed(void **state)
     assert_non_null(strstr(r.head, "Retry-After: 15\r\n"));
     free(r.body);
     http_client_close(&a);
-    http_kit_wait(&kit, stats().streams_n == 1);
+    http_kit_wait(&kit, http_kit_stats(&kit).streams_n == 1);
     http_client_close(&c);
     c = listen_to("all");
     http_kit_wait(&kit, has(&c, ":"));
@@ -392,8 +360,9 @@ static void many_streams_get_everything_while_others_come_and_go(void **state)
     }
 }
 
-#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, close_kit)
-#define WITH_LIMITS(test) cmocka_unit_test_setup_teardown(test, init_kit, close_kit)
+#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, http_kit_setup, http_kit_teardown)
+#define WITH_LIMITS(test) \
+    cmocka_unit_test_setup_teardown(test, http_kit_setup_closed, http_kit_teardown)
 
 int main(void)
 {

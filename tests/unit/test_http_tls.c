@@ -1,8 +1,6 @@
 /* HTTPS, and who may do without. */
 #include "unit/http_kit.h"
 
-#include "base/log.h"
-
 #include <fcntl.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
@@ -13,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct http_kit kit;
 static char folder[64], cert_file[96], key_file[96], other_key_file[96], locked_key_file[96];
 
 static EVP_PKEY *write_key(const char *path, const char *password)
@@ -52,7 +49,6 @@ static void write_cert(const char *path, EVP_PKEY *key)
 
 static int make_files(void **state)
 {
-    log_set_level(LOG_ERROR);
     strcpy(folder, "/tmp/muster-http-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(cert_file, sizeof(cert_file), "%s/cert", folder);
@@ -77,24 +73,12 @@ static int drop_files(void **state)
     return rmdir(folder);
 }
 
-static int init_kit(void **state)
-{
-    http_kit_init(&kit);
-    return 0;
-}
-
 static int open_kit(void **state)
 {
-    http_kit_init(&kit);
+    http_kit_setup_closed(state);
     kit.config.cert_file = cert_file;
     kit.config.key_file = key_file;
     http_kit_open(&kit);
-    return 0;
-}
-
-static int close_kit(void **state)
-{
-    http_kit_close(&kit);
     return 0;
 }
 
@@ -226,8 +210,9 @@ static void a_port_in_use_is_told(void **state)
     http_kit_close(&other);
 }
 
-#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, close_kit)
-#define WITHOUT(test) cmocka_unit_test_setup_teardown(test, init_kit, close_kit)
+#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, http_kit_teardown)
+#define WITHOUT(test) \
+    cmocka_unit_test_setup_teardown(test, http_kit_setup_closed, http_kit_teardown)
 
 int main(void)
 {
