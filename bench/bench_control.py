@@ -7,15 +7,12 @@ usage: bench_control.py [--quick] FOLDER [PART...]
 FOLDER is where bench was built; muster is beside it. Parts: failures, torchrun, scale; all by
 default. --quick is for tests: it only shows that everything works. Prints JSON.
 """
+import functools
 import os
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 
 from control import failures, measure, scale, torchrun
-from control.process import Failed
 
 PARTS = ('failures', 'torchrun', 'scale')
 
@@ -61,21 +58,8 @@ def main(arguments):
     build = os.path.abspath(arguments[0])
     programs = {'muster': f'{build}/../muster', 'stamp': f'{build}/stamp',
                 'swarm': f'{build}/swarm'}
-    # In the build folder: /tmp may be memory, and the journal is to be on a disk.
-    folder = tempfile.mkdtemp(prefix='control-', dir=build)
-    machine = measure.machine(folder)
-    report = measure.Report()
-    try:
-        run_parts(report, programs, folder, parts, quick)
-    except Failed as why:
-        measure.note(f'failed: {why}; the logs are in {folder}')
-        return 1
-    shutil.rmtree(folder)
-    version = subprocess.run([programs['muster'], '--version'], stdout=subprocess.PIPE, check=True,
-                             text=True).stdout.split()[-1]
-    machine['load_after'] = measure.load()
-    report.print(version, machine)
-    return 0
+    return measure.run('control', build, programs,
+                       functools.partial(run_parts, parts=parts, quick=quick))
 
 
 if __name__ == '__main__':

@@ -8,13 +8,9 @@ FOLDER is where bench was built; muster is beside it. --quick is for tests: it o
 everything works. Prints JSON.
 """
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 
 from control import measure
-from control.process import Failed
 from web import load
 
 
@@ -25,21 +21,7 @@ def main(arguments):
         sys.exit(__doc__)
     build = os.path.abspath(arguments[0])
     programs = {'muster': f'{build}/../muster', 'swarm': f'{build}/swarm'}
-    # In the build folder: /tmp may be memory, and the journal is to be on a disk.
-    folder = tempfile.mkdtemp(prefix='http-', dir=build)
-    machine = measure.machine(folder)
-    report = measure.Report()
-    try:
-        (load.quick if quick else load.run)(report, programs, folder)
-    except Failed as why:
-        measure.note(f'failed: {why}; the logs are in {folder}')
-        return 1
-    shutil.rmtree(folder)
-    version = subprocess.run([programs['muster'], '--version'], stdout=subprocess.PIPE, check=True,
-                             text=True).stdout.split()[-1]
-    machine['load_after'] = measure.load()
-    report.print(version, machine, 'http')
-    return 0
+    return measure.run('http', build, programs, load.quick if quick else load.run)
 
 
 if __name__ == '__main__':

@@ -1,8 +1,13 @@
 """Results as they are printed, and what the machine was doing meanwhile."""
 import json
 import os
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
+
+from control.process import Failed
 
 
 def note(text):
@@ -32,11 +37,11 @@ class Report:
         self.add(name, statistics.median(values), unit, n=len(values), min=values[0],
                  p10=at(values, 0.1), p90=at(values, 0.9), max=values[-1], **more)
 
-    def print(self, version, machine, bench='control'):
+    def print(self, bench, version, about):
         rounded = [{key: round_to(value) for key, value in result.items()}
                    for result in self.results]
         lines = ',\n  '.join(json.dumps(result) for result in rounded)
-        print(f'{{"bench": "{bench}", "version": "{version}", "machine": {json.dumps(machine)}, '
+        print(f'{{"bench": "{bench}", "version": "{version}", "machine": {json.dumps(about)}, '
               f'"results": [\n  {lines}\n]}}')
 
 
@@ -73,3 +78,22 @@ def machine(folder):
                 break
     return {'cpu': model, 'cores': len(os.sched_getaffinity(0)), 'disk': disk_of(folder),
             'load': load()}
+
+
+def run(bench, build, programs, parts):
+    """Calls parts(report, programs, folder), prints what they reported, gives the exit status."""
+    # In the build folder: /tmp may be memory, and the journal is to be on a disk.
+    folder = tempfile.mkdtemp(prefix=f'{bench}-', dir=build)
+    about = machine(folder)
+    report = Report()
+    try:
+        parts(report, programs, folder)
+    except Failed as why:
+        note(f'failed: {why}; the logs are in {folder}')
+        return 1
+    shutil.rmtree(folder)
+    version = subprocess.run([programs['muster'], '--version'], stdout=subprocess.PIPE, check=True,
+                             text=True).stdout.split()[-1]
+    about['load_after'] = load()
+    report.print(bench, version, about)
+    return 0
