@@ -23,6 +23,7 @@ import tap
 
 MUSTER = sys.argv[1]
 LONG = 60  # Against hanging only.
+LOG_MAX = 1 << 24
 USAGE, UNREACHABLE, DENIED, NOT_FOUND = 2, 3, 4, 5
 
 
@@ -37,14 +38,14 @@ class Serve:
 
     def __init__(self, home, *flags, listen='127.0.0.1:0'):
         self.home = home
-        self.log = tempfile.TemporaryFile('a+', encoding='utf-8')  # Both append.
+        self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen([MUSTER, 'serve', '--listen', listen, *flags],
                                         stderr=self.log, env=clean_env(home))
         self.port = None
 
     def text(self):
-        self.log.seek(0)
-        return self.log.read()
+        # The process writes where the file stands: reading must not move that.
+        return os.pread(self.log.fileno(), LOG_MAX, 0).decode('utf-8')
 
     def wait_for(self, pattern):
         """The first match in what it has logged; it has failed if it ends before."""
