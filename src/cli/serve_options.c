@@ -91,7 +91,7 @@ static const struct opt table[] = {
      AT(config.cluster.takeover_ms), .min = 1, .max = 2000000000},
     {OPT_GROUP, .help = "Limits"},
     {OPT_U32, .name = "jobs-max", .help = "jobs at a time", AT(config.cluster.jobs_max), .min = 1,
-     .max = 65536, .shown = true},
+     .max = 4096, .shown = true},
     {OPT_U32, .name = "nodes-max", .help = "nodes of all jobs", AT(config.cluster.nodes_max),
      .min = 1, .max = MEMBERS_MAX, .shown = true},
     {OPT_U32, .name = "workers-max", .help = "workers of all nodes", AT(config.cluster.workers_max),
