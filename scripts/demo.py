@@ -27,6 +27,7 @@ class Demo:
         self.env = dict(os.environ, XDG_STATE_HOME=self.folder, NO_COLOR='1')
         self.began = time.monotonic()
         self.lock = threading.Lock()
+        self.over = False
         self.running = {}
         self.endpoint = None
         self.step = 0
@@ -61,7 +62,8 @@ class Demo:
             if found:
                 self.step = int(found.group(1))
             text = re.sub(r'^\S+Z +(info|warn|error) +(agent|orchestrator): ', '', line.rstrip())
-            if not re.search(r'is warm|is active|connection closed|has finished', text):
+            dull = re.search(r'is warm|is active|connection closed|has finished', text)
+            if not dull and not self.over:
                 self.say(who, text)
 
     def serve(self):
@@ -92,6 +94,7 @@ class Demo:
         self.wait_for(lambda: self.step >= step, f'step {step}')
 
     def close(self):
+        self.over = True  # What they say now is about our own end of it.
         for process in self.running.values():
             if process.poll() is None:
                 process.terminate()
