@@ -58,17 +58,40 @@ def wait_until(look, what, bound_s=LONG_S):
         time.sleep(LOOK_S)
 
 
+_reserved = []  # The sockets that keep our ports from other tests; they go with this process.
+
+
+def reserve(port):
+    """Whether no other test has it, or will."""
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        one.bind(f'\0muster-test-port-{port}')
+    except OSError:
+        one.close()
+        return False
+    _reserved.append(one)
+    return True
+
+
+def nobody_listens(port):
+    with socket.socket() as one:
+        # A process that another thread is just starting may hold this socket for a moment longer: without
+        # SO_REUSEADDR the port would be in use until then.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(('127.0.0.1', port))
+        except OSError:
+            return False
+        return True
+
+
 def free_port():
     """One that is free and, unlike those that the kernel or agents (from 20000) give out, stays so
     while nobody listens."""
     while True:
         port = random.SystemRandom().randrange(10000, 20000)
-        with socket.socket() as one:
-            try:
-                one.bind(('127.0.0.1', port))
-                return port
-            except OSError:
-                pass
+        if nobody_listens(port) and reserve(port):
+            return port
 
 
 # ---- processes, by /proc ----
