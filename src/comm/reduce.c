@@ -125,65 +125,108 @@ static void fp_leave(fp_state was)
 struct fold {
     reduce_pair_fn *pair;
     const void *const *in;
-    size_t offset; /* bytes, of the tile */
-    size_t n;      /* elements of it */
+    const uint32_t *widths; /* NULL: all 1 */
+    size_t offset;          /* bytes, of the tile */
+    size_t n;               /* elements of it */
     _Alignas(64) uint8_t tiles[DEPTH_MAX][2][TILE_BYTES];
 };
 
-static uint32_t split(uint32_t k)
-{
-    return 1u << (31 - __builtin_clz(k - 1));
-}
+/* Some inputs in a row, and the leaves they stand for. */
+struct range {
+    uint32_t lo, n;
+    uint32_t leaves_n;
+};
 
 static const void *leaf(const struct fold *f, uint32_t i)
 {
     return (const uint8_t *)f->in[i] + f->offset;
 }
 
-/* The fold of in[lo, lo + k): an input's own tile, or one of ours at this depth and side. */
-static const void *node(struct fold *f, uint32_t lo, uint32_t k, unsigned depth, unsigned side)
+/* The left part: as many leaves as the largest power of two below all of them. */
+static struct range left_of(const struct fold *f, struct range r)
 {
-    const void *left, *right;
+    struct range left = {r.lo, 0, 1u << (31 - __builtin_clz(r.leaves_n - 1))};
+    uint32_t leaves_n = 0;
 
-    if (k == 1) {
-        return leaf(f, lo);
+    if (f->widths == NULL) {
+        left.n = left.leaves_n;
+        return left;
     }
-    left = node(f, lo, split(k), depth + 1, 0);
-    right = node(f, lo + split(k), k - split(k), depth + 1, 1);
-    f->pair(f->tiles[depth][side], left, right, f->n);
+    while (leaves_n < left.leaves_n) {
+        leaves_n += f->widths[left.lo + left.n++];
+    }
+    mu_assert(leaves_n == left.leaves_n);
+    return left;
+}
+
+static struct range right_of(struct range r, struct range left)
+{
+    return (struct range){r.lo + left.n, r.n - left.n, r.leaves_n - left.leaves_n};
+}
+
+/* The fold of a range: an input's own tile, or one of ours at this depth and side. */
+static const void *node(struct fold *f, struct range r, unsigned depth, unsigned side)
+{
+    struct range left;
+    const void *a, *b;
+
+    if (r.n == 1) {
+        return leaf(f, r.lo);
+    }
+    left = left_of(f, r);
+    a = node(f, left, depth + 1, 0);
+    b = node(f, right_of(r, left), depth + 1, 1);
+    f->pair(f->tiles[depth][side], a, b, f->n);
     return f->tiles[depth][side];
 }
 
-static void fold_tile(struct fold *f, void *out, uint32_t k)
+static void fold_tile(struct fold *f, void *out, struct range all)
 {
-    const void *left = node(f, 0, split(k), 1, 0);
-    const void *right = node(f, split(k), k - split(k), 1, 1);
+    struct range left = left_of(f, all);
+    const void *a = node(f, left, 1, 0);
+    const void *b = node(f, right_of(all, left), 1, 1);
 
-    f->pair(out, left, right, f->n);
+    f->pair(out, a, b, f->n);
+}
+
+static uint32_t leaves_of(const uint32_t *widths, uint32_t k)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < k && widths != NULL; i++) {
+        n += widths[i];
+    }
+    return widths != NULL ? n : k;
 }
 
 void reduce_fold(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
-                 uint64_t divisor, void *out, const void *const *in, uint32_t k, size_t n)
+                 uint64_t divisor, void *out, void *also, const void *const *in,
+                 const uint32_t *widths, uint32_t k, size_t n)
 {
     const struct reduce_kernels *use = kernels != NULL ? kernels : best();
     const size_t size = dtype_size(dtype), tile_n = TILE_BYTES / size;
+    const struct range all = {0, k, leaves_of(widths, k)};
     struct fold f;
     fp_state was = fp_enter();
 
-    mu_assert(k >= 1 && k <= REDUCE_INPUTS_MAX && divisor >= 1);
+    mu_assert(k >= 1 && all.leaves_n <= REDUCE_INPUTS_MAX && divisor >= 1);
     f.pair = pair_of(use, dtype, op);
     f.in = in;
+    f.widths = widths;
     for (size_t at = 0; at < n; at += tile_n) {
         uint8_t *to = (uint8_t *)out + at * size;
 
         f.offset = at * size;
         f.n = MIN(tile_n, n - at);
         if (k > 1) {
-            fold_tile(&f, to, k);
+            fold_tile(&f, to, all);
         } else if (to != leaf(&f, 0)) {
             memcpy(to, leaf(&f, 0), f.n * size);
         }
         use->end[dtype](to, op == REDUCE_MEAN ? divisor : 1, f.n);
+        if (also != NULL) {
+            memcpy((uint8_t *)also + at * size, to, f.n * size);
+        }
     }
     fp_leave(was);
 }

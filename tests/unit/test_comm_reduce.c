@@ -44,7 +44,7 @@ static void fold_into(unsigned r, const struct reduce_kernels *k, enum dtype dty
         in[i] = inputs[i] + shift * dtype_size(dtype) * (i % 3);
     }
     memset(results[r], 0xa5, sizeof(results[r]));
-    reduce_fold(k, dtype, op, inputs_n + 2, results[r], in, inputs_n, n);
+    reduce_fold(k, dtype, op, inputs_n + 2, results[r], NULL, in, NULL, inputs_n, n);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
@@ -164,7 +164,8 @@ static void halves_are_rounded_to_nearest_even(void **state)
             b[i] = round < 12 ? other : (uint16_t)prng_u64(&p);
         }
         for (unsigned s = 0; reduce_kernels(s) != NULL; s++) {
-            reduce_fold(reduce_kernels(s), dtype, REDUCE_SUM, 1, out, in, 2, ARRAY_LEN(a));
+            reduce_fold(reduce_kernels(s), dtype, REDUCE_SUM, 1, out, NULL, in, NULL, 2,
+                        ARRAY_LEN(a));
             for (uint32_t i = 0; i < ARRAY_LEN(a); i++) {
                 double want = wide(dtype, a[i]) + wide(dtype, b[i]);
 
@@ -194,11 +195,14 @@ static void zeros_and_nan_have_their_order(void **state)
     float out[ARRAY_LEN(a)];
 
     for (unsigned s = 0; reduce_kernels(s) != NULL; s++) {
-        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_MIN, 1, out, in, 2, ARRAY_LEN(a));
+        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_MIN, 1, out, NULL, in, NULL, 2,
+                    ARRAY_LEN(a));
         assert_memory_equal(out, least, sizeof(out));
-        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_MAX, 1, out, in, 2, ARRAY_LEN(a));
+        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_MAX, 1, out, NULL, in, NULL, 2,
+                    ARRAY_LEN(a));
         assert_memory_equal(out, most, sizeof(out));
-        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_SUM, 1, out, in, 2, ARRAY_LEN(a));
+        reduce_fold(reduce_kernels(s), DTYPE_F32, REDUCE_SUM, 1, out, NULL, in, NULL, 2,
+                    ARRAY_LEN(a));
         assert_memory_equal(out, sum, sizeof(out));
     }
 }
@@ -212,11 +216,11 @@ static void integers_wrap_and_their_means_are_cut_off(void **state)
     int32_t out[3];
     uint8_t small[2];
 
-    reduce_fold(NULL, DTYPE_I32, REDUCE_SUM, 3, out, in, 3, 3);
+    reduce_fold(NULL, DTYPE_I32, REDUCE_SUM, 3, out, NULL, in, NULL, 3, 3);
     assert_memory_equal(out, sum, sizeof(out));
-    reduce_fold(NULL, DTYPE_I32, REDUCE_MEAN, 3, out, in, 3, 3);
+    reduce_fold(NULL, DTYPE_I32, REDUCE_MEAN, 3, out, NULL, in, NULL, 3, 3);
     assert_memory_equal(out, mean, sizeof(out));
-    reduce_fold(NULL, DTYPE_U8, REDUCE_SUM, 1, small, bytes, 2, 2);
+    reduce_fold(NULL, DTYPE_U8, REDUCE_SUM, 1, small, NULL, bytes, NULL, 2, 2);
     assert_memory_equal(small, wrapped, sizeof(small));
 }
 
@@ -227,8 +231,8 @@ static void a_result_may_take_the_place_of_an_input(void **state)
 
     prng_init(&p, 4);
     fill(&p, DTYPE_F64, 1);
-    reduce_fold(NULL, DTYPE_F64, REDUCE_SUM, 1, results[0], in, 3, N_MAX);
-    reduce_fold(NULL, DTYPE_F64, REDUCE_SUM, 1, inputs[1], in, 3, N_MAX);
+    reduce_fold(NULL, DTYPE_F64, REDUCE_SUM, 1, results[0], NULL, in, NULL, 3, N_MAX);
+    reduce_fold(NULL, DTYPE_F64, REDUCE_SUM, 1, inputs[1], NULL, in, NULL, 3, N_MAX);
     assert_memory_equal(inputs[1], results[0], N_MAX * 8);
 }
 
@@ -269,7 +273,7 @@ static void one_node_after_the_other_is_the_same_as_all_at_once(void **state)
         enum dtype d = (enum dtype)dtype;
 
         fill(&p, d, 0);
-        reduce_fold(NULL, d, REDUCE_MEAN, 12, results[0], in, 4, N_MAX);
+        reduce_fold(NULL, d, REDUCE_MEAN, 12, results[0], NULL, in, NULL, 4, N_MAX);
         reduce_pair(d, REDUCE_MEAN, inputs[0], inputs[0], inputs[1], N_MAX);
         reduce_pair(d, REDUCE_MEAN, inputs[2], inputs[2], inputs[3], N_MAX);
         reduce_pair(d, REDUCE_MEAN, results[1], inputs[0], inputs[2], N_MAX);

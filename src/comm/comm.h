@@ -1,0 +1,182 @@
+/* The data plane of one worker: its links to the others of its generation, and what they do
+ * together.
+ *
+ *   comm_open()           listens; from then on others can link to it, and it to them
+ *   comm_move(generation) the group is that one; links between survivors are kept
+ *   comm_run(call)        a collective; all ranks make the same calls in the same order
+ *
+ * A call that fails with MU_EPEER has changed no input and may be made again once the group has
+ * moved. Results depend on the contributions and their order alone: not on timing, on the path, or
+ * on which ranks share a host.
+ *
+ * Threads: any number; calls are made one at a time, in the order in which they came. A call that
+ * is made in the caller's thread waits for those that were started before it. */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "comm/note.h"
+#include "comm/reduce.h"
+
+#define COMM_ERROR_MAX 256
+#define COMM_NOBODY UINT32_MAX
+
+/* Paths that may be used; shm between workers of one host where both allow it. */
+#define COMM_SHM 1u
+#define COMM_TCP 2u
+
+struct comm;
+
+struct comm_config {
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    uint8_t run_key[KEY_BYTES]; /* the same for all workers of the run; proves no more than that */
+    wid self;
+    uint64_t host; /* workers with the same can share memory */
+    const char
+        *address;      /* "host[:port]" to listen on; NULL: 127.0.0.1. Borrowed for comm_open(). */
+    const char *iface; /* the interface whose address to listen on instead; NULL, "": none */
+    unsigned paths;    /* COMM_SHM | COMM_TCP; 0: both */
+    bool tls;          /* between hosts; all members must say the same */
+};
+
+/* error: COMM_ERROR_MAX; what happened and what to do. MU_EINVAL, MU_EIO, MU_ENOMEM. */
+int comm_open(const struct comm_config *config, struct comm **comm_out, char *error);
+
+/* Every call that waits returns MU_EDONE first. NULL is fine. */
+void comm_close(struct comm *c);
+
+/* Where others reach it: "10.0.0.1:40123". */
+const char *comm_address(const struct comm *c);
+
+/* This worker goes on as another (a new life): the group is none, all links are dropped. */
+void comm_rename(struct comm *c, wid self);
+
+/* ---- the group ---- */
+
+/* Can every member of this generation be reached, and does it answer? Needs no key: for a worker
+ * that wants to join. Links are made and kept. MU_ETIMEDOUT: *missing_out (may be NULL) did not
+ * answer. MU_EDONE. Any thread. */
+int comm_probe(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out);
+
+/* The group is this generation, of which this worker is a member: older calls fail with MU_EPEER.
+ * Keeps every link to a worker that is in both, drops the others, makes what is missing, and
+ * returns when each member has proved that it is in this generation, too. May be called again, with
+ * the same one or a newer one. On failure the group is that generation all the same, and who is
+ * missing can still come. MU_ETIMEDOUT, MU_EPEER (*missing_out, may be NULL, says who), MU_ESTALE:
+ * the group is a newer one. MU_EDONE. */
+int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out);
+
+/* A failure generation newer than the group is known: calls that wait, now or later, in an older
+ * one return MU_EPEER. Never waits; from any thread. */
+void comm_fence(struct comm *c, uint64_t generation);
+
+/* The newest boundary generation this worker holds: agreed calls carry it (see comm_call). */
+void comm_newest(struct comm *c, uint64_t generation);
+
+uint64_t comm_generation(const struct comm *c); /* of the group; 0: none */
+uint32_t comm_rank(const struct comm *c);       /* COMM_NOBODY: none */
+uint32_t comm_size(const struct comm *c);
+
+/* ---- memory that travels without a copy ---- */
+
+/* Zeroed, aligned to a page. NULL: there is no more. */
+void *comm_alloc(struct comm *c, size_t bytes);
+void comm_free(struct comm *c, void *memory); /* NULL is fine */
+
+/* ---- calls ---- */
+
+/* Flags. */
+#define COMM_AGREE 1u /* ends with READY: when it is MU_OK it is so for all (see comm_settle) */
+#define COMM_VIEW \
+    2u /* allreduce, allgather, broadcast: the result is a view, not written to `out` */
+
+/* in, out and their elements, N ranks:
+ *
+ *   ALLREDUCE       count, count       REDUCE   count, count at the root
+ *   REDUCE_SCATTER  N * count, count   SEND     count to rank `peer`; recv: into out, from `peer`
+ *   ALLGATHER       count, N * count   BARRIER  none
+ *   BROADCAST       in at the root, out at the others (the root's may be NULL)
+ *
+ * in and out do not overlap, but for allreduce, reduce and broadcast they may be the same: then a
+ * failed call leaves it unknown what is there. `parts`: instead of `in`, this rank's contributions.
+ */
+struct comm_part {
+    uint32_t index, width; /* slices [index, index + width) */
+    const void *data;
+};
+
+struct comm_call {
+    enum comm_op op;
+    const void *in;
+    void *out;
+    uint64_t count;
+    enum dtype dtype;
+    enum reduce_op reduce;
+    uint64_t divisor; /* of REDUCE_MEAN; 0: the number of contributions */
+    uint32_t root;    /* reduce, broadcast */
+    uint32_t peer;    /* send, recv */
+    uint32_t tag;
+    bool recv;
+    unsigned flags;
+    int64_t timeout_ms; /* for a peer that does nothing; negative: none */
+
+    /* allreduce over a tree of `slices_n` leaves (a power of two) instead of one contribution a
+     * rank. */
+    uint32_t slices_n;
+    const uint32_t *owners;        /* rank by slice, the same on all ranks (core/plan.h) */
+    const struct comm_part *parts; /* this rank's maximal subtrees, in order */
+    uint32_t parts_n;
+};
+
+struct comm_result {
+    uint32_t rank;       /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: unknown */
+    wid worker;          /* … */
+    uint64_t generation; /* whose members' contributions the result holds */
+    uint32_t members_n;  /* … and how many they are */
+    uint64_t newest;     /* agreed: the smallest `newest` of all members: all may move there now */
+    const void *view;    /* COMM_VIEW: read-only, until comm_release() */
+    char error[COMM_ERROR_MAX];
+};
+
+/* *result_out (may be NULL unless COMM_VIEW) is set in any case.
+ * MU_EPEER: a peer died, hung past timeout_ms, or was left behind; inputs are as they were.
+ * MU_EORDER: the ranks did not make the same calls; nothing more can be done in this generation.
+ * MU_ELIMIT: too many views are held. MU_EINVAL, MU_ENOMEM, MU_EDONE. */
+int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out);
+
+/* The same in the background: `call` is copied, what it points to must stay. comm_finish() waits,
+ * gives what comm_run() would have, and frees; each must be finished, in any order. timeout_ms < 0:
+ * none; MU_ETIMEDOUT: not yet, and nothing is freed. */
+struct comm_started;
+int comm_start(struct comm *c, const struct comm_call *call, struct comm_started **started_out);
+int comm_finish(struct comm_started *started, int64_t timeout_ms, struct comm_result *result_out);
+
+void comm_release(struct comm *c, const void *view);
+
+/* After comm_move() to a failure generation: the members tell each other how their last agreed call
+ * stands. If all of them hold its result, or somebody has returned it, it counts: *committed_out,
+ * and the next COMM_AGREE call, which must be the same, gives that result at once. Otherwise nobody
+ * has it, and the call can be made anew. A collective; MU_EPEER: settle again in the next
+ * generation. */
+int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out);
+
+/* ---- mail: small messages outside of calls, for the elastic step ---- */
+
+/* A frame of wire/ (at most LINK_COPY_MAX bytes, copied) to one member, or to all others
+ * (COMM_NOBODY). */
+int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n);
+
+/* Takes the next mail of this generation, waiting for it; also handed out while calls run.
+ * MU_ETIMEDOUT, MU_EPEER, MU_ELIMIT: room is too small. */
+int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
+              uint32_t *rank_out, char *error);
+
+/* ---- what happened ---- */
+
+struct comm_stats {
+    uint64_t linked_n, kept_n, refused_n, timed_out_n, lost_n;
+    uint64_t shm_links, tcp_links;
+};
+void comm_stats(struct comm *c, struct comm_stats *stats_out);
+
+#endif

@@ -1,0 +1,100 @@
+/* The data plane from inside.
+ *
+ * Threads and locks:
+ *   engine   a mutex: whoever makes a call or moves the group. Only its holder uses links and
+ * `group`. lock     a mutex, held for moments: the list of links, what the tender and callers tell
+ * each other. Taken after `engine`, never before it. tender   a thread: listens, shakes hands,
+ * takes what unix sockets carry, watches for deaths. mover    a thread, from the first comm_start()
+ * on: makes the calls that were started. */
+#ifndef COMM_STATE_H
+#define COMM_STATE_H
+
+#include "comm/comm.h"
+#include "comm/link.h"
+#include "comm/segment.h"
+#include "comm/wait.h"
+
+#include <pthread.h>
+
+struct tender;
+struct views;
+struct moving;
+struct agreed;
+struct mailbox;
+
+/* The generation that this worker acts in, with its members' links by rank. */
+struct comm_group {
+    uint64_t number;
+    uint32_t run;
+    uint8_t kind;
+    uint8_t key[KEY_BYTES];
+    uint32_t n;
+    uint32_t me;
+    struct member *members;  /* by rank */
+    struct link **links;     /* by rank; NULL: none (yet), or me */
+    uint64_t *sends, *recvs; /* by rank: numbers of the pair's SENDs */
+    uint64_t call;           /* number of the last collective */
+    int broken;              /* not MU_OK: no further call can be made in it … */
+    uint32_t broken_by;      /* … because of this rank */
+    char broken_why[COMM_ERROR_MAX];
+};
+
+struct comm {
+    struct comm_config config; /* address, iface: NULL */
+    struct hello_config hello;
+    char address[ADDR_MAX_LEN];
+    struct segments *segments;
+    uint32_t cores_n; /* that this process may run on */
+
+    pthread_mutex_t engine;
+    struct comm_group group;
+    struct waiter waiter; /* the engine's */
+    struct mailbox *mailbox;
+    struct views *views;
+    struct agreed *agreed;
+    struct moving *moving; /* the mover and its queue */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a link is there, lost, or has made a claim; a segment has come */
+    struct link *links;     /* all of them, in the group or not */
+    struct tender *tender;
+    bool closing;
+    struct comm_stats stats;
+
+    _Atomic uint64_t fence;  /* calls in generations before this one fail */
+    _Atomic uint64_t newest; /* as comm_newest() had it */
+    _Atomic uint32_t alarm;  /* a futex word: part of every wait */
+    int alarm_fd; /* eventfd: the same for those in poll(), and what peers in shared memory ring */
+};
+
+/* ---- tender.c: the thread, its listeners, hands being shaken ---- */
+
+/* Listens where the config says and fills in c->address. */
+int tender_open(struct comm *c, const struct comm_config *config, char *error);
+void tender_close(struct comm *c);
+/* Wants a link to this member; returns at once. Made by TCP or unix socket, tried again while
+ * wanted. */
+void tender_want(struct comm *c, const struct member *m);
+/* Wants none any more. */
+void tender_forget(struct comm *c, wid worker);
+/* Bumps the alarm and wakes whoever waits. From any thread. */
+void comm_ring(struct comm *c);
+
+/* ---- what makes links of connections that have shaken hands; fd is given on success ---- */
+
+int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
+                  struct link **link_out);
+int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
+                  struct link **link_out);
+
+/* The tender: a unix socket of a link has something to read, or hung up. */
+void shm_link_hear(struct link *l);
+/* Any thread, under c->lock: tells the peer of a segment that is new or gone. */
+void shm_link_tell(struct link *l, uint32_t segment, int fd, size_t bytes);
+void shm_link_tell_gone(struct link *l, uint32_t segment);
+
+/* ---- group.c ---- */
+
+struct link *group_find(struct comm *c, wid worker); /* under c->lock */
+
+#endif

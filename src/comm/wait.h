@@ -1,0 +1,62 @@
+/* Waiting for peers: for a moment by looking again and again, then asleep.
+ *
+ *   wait_begin(&w, comm);              what it is for is added by each link's await()
+ *   while (nothing can be done) { … link->ops->await(l, rx, tx, &w) for all …; rc = wait_for(&w,
+ * due_ns); }
+ *
+ * With shared memory alone one sleeps on futexes, with sockets alone or both in poll(): then
+ * peers in shared memory ring an eventfd instead. The alarm of the comm is part of every wait: it
+ * rings when a link is lost, when a newer generation is known, and when it closes. */
+#ifndef COMM_WAIT_H
+#define COMM_WAIT_H
+
+#include "base/base.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+
+struct comm;
+
+#define WAIT_WORDS_MAX 127
+#define WAIT_FDS_MAX 1024
+
+/* A word in shared memory, of which `seen` was the value when nothing could be done. `flag`, in
+ * our own memory, tells its owner that somebody sleeps on it. */
+enum wait_flag { WAIT_AWAKE, WAIT_FUTEX, WAIT_EVENTFD };
+
+struct wait_word {
+    const _Atomic uint32_t *word;
+    uint32_t seen;
+    _Atomic uint32_t *flag;
+};
+
+struct waiter {
+    struct comm *comm;
+    uint32_t alarm_seen;
+    uint32_t rounds_n; /* how often it has looked since something happened */
+    uint32_t words_n, fds_n;
+    struct wait_word words[WAIT_WORDS_MAX];
+    struct pollfd *fds; /* the comm's, with room for all */
+};
+
+/* Takes note of the alarm: before the caller looks whether a link is lost. */
+void wait_begin(struct waiter *w, struct comm *comm);
+
+void wait_add_word(struct waiter *w, const _Atomic uint32_t *word, uint32_t seen,
+                   _Atomic uint32_t *flag);
+void wait_add_fd(struct waiter *w, int fd, short events);
+
+/* Something got on: the next wait begins with looking again. */
+void wait_restart(struct waiter *w);
+
+/* Returns when it may be worth looking again, and forgets what was added. due_ns: on the monotonic
+ * clock, UINT64_MAX: never. MU_ETIMEDOUT. */
+int wait_for(struct waiter *w, uint64_t due_ns);
+
+/* Of the one who changed `word` (ours, which a peer may sleep on): wakes it if its flag says so.
+ * event_fd: the peer's. */
+void wait_wake(const _Atomic uint32_t *word, const _Atomic uint32_t *flag, int event_fd);
+
+uint64_t wait_now_ns(void);
+
+#endif
