@@ -6,8 +6,8 @@
  * each other. Taken after `engine`, never before it. tender   a thread: listens, shakes hands,
  * takes what unix sockets carry, watches for deaths. mover    a thread, from the first comm_start()
  * on: makes the calls that were started. */
-#ifndef COMM_STATE_H
-#define COMM_STATE_H
+#ifndef COMM_COMM_STATE_H
+#define COMM_COMM_STATE_H
 
 #include "comm/comm.h"
 #include "comm/link.h"
