@@ -21,6 +21,7 @@ struct views;
 struct moving;
 struct agreed;
 struct mailbox;
+struct exchange;
 
 /* The generation that this worker acts in, with its members' links by rank. */
 struct comm_group {
@@ -50,6 +51,7 @@ struct comm {
     struct comm_group group;
     struct waiter waiter; /* the engine's */
     struct mailbox *mailbox;
+    struct exchange *exchange;
     struct views *views;
     struct agreed *agreed;
     struct moving *moving; /* the mover and its queue */
@@ -92,6 +94,24 @@ void shm_link_hear(struct link *l);
 /* Any thread, under c->lock: tells the peer of a segment that is new or gone. */
 void shm_link_tell(struct link *l, uint32_t segment, int fd, size_t bytes);
 void shm_link_tell_gone(struct link *l, uint32_t segment);
+
+/* ---- calls: what they keep between them, made by comm_open() and freed by comm_close() ---- */
+
+int exchange_open(struct comm *c);
+void exchange_close(struct comm *c);
+int views_open(struct comm *c);
+void views_close(struct comm *c);
+int agreed_open(struct comm *c);
+void agreed_close(struct comm *c);
+int mailbox_open(struct comm *c);
+void mailbox_close(struct comm *c);
+int moving_open(struct comm *c);
+void moving_close(struct comm *c); /* before the others: it ends the mover, which may be in a call */
+
+/* The group has changed, or is about to: results that peers may still look at are left to them. The
+ * engine is held. */
+void views_abandon(struct comm *c);
+void exchange_forget(struct comm *c);
 
 /* ---- group.c ---- */
 
