@@ -55,6 +55,10 @@ struct note {
 
 const char *comm_op_name(enum comm_op op);
 
+/* Whether it says nothing that can't be: its kind and the like are known, so names and sizes may be
+ * looked up by them, and no sum of its numbers overflows. What a peer wrote is checked first. */
+bool note_valid(const struct note *note);
+
 void note_encode(const struct note *note, uint8_t out[NOTE_BYTES]);
 
 /* MU_EPROTO: not a note (magic, checksum), or one that says what can't be: *note_out is untouched.
