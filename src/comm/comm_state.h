@@ -23,7 +23,9 @@ struct agreed;
 struct mailbox;
 struct exchange;
 
-/* The generation that this worker acts in, with its members' links by rank. */
+/* The generation that this worker acts in, with its members' links by rank. Changed by the engine's
+ * holder; number, n, me and members under the lock as well, so that either is enough to read them.
+ */
 struct comm_group {
     uint64_t number;
     uint32_t run;
@@ -35,6 +37,7 @@ struct comm_group {
     struct link **links;     /* by rank; NULL: none (yet), or me */
     uint64_t *sends, *recvs; /* by rank: numbers of the pair's SENDs */
     uint64_t call;           /* number of the last collective */
+    bool entered;            /* comm_move() to it has succeeded: calls can be made */
     int broken;              /* not MU_OK: no further call can be made in it … */
     uint32_t broken_by;      /* … because of this rank */
     char broken_why[COMM_ERROR_MAX];
@@ -61,6 +64,7 @@ struct comm {
     struct link *links;     /* all of them, in the group or not */
     struct tender *tender;
     bool closing;
+    uint32_t inside_n; /* threads between comm_enter() and comm_leave() */
     struct comm_stats stats;
 
     _Atomic uint64_t fence;  /* calls in generations before this one fail */
@@ -74,10 +78,10 @@ struct comm {
 /* Listens where the config says and fills in c->address. */
 int tender_open(struct comm *c, const struct comm_config *config, char *error);
 void tender_close(struct comm *c);
-/* Wants a link to this member; returns at once. Made by TCP or unix socket, tried again while
- * wanted. */
-void tender_want(struct comm *c, const struct member *m);
-/* Wants none any more. */
+/* Wants a link to this member (copied); returns at once. Made by TCP or unix socket, tried again
+ * while wanted, also when it is lost later. MU_ENOMEM. */
+int tender_want(struct comm *c, const struct member *m);
+/* Takes back one tender_want(). */
 void tender_forget(struct comm *c, wid worker);
 /* Bumps the alarm and wakes whoever waits. From any thread. */
 void comm_ring(struct comm *c);
@@ -91,6 +95,9 @@ int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
 
 /* The tender: a unix socket of a link has something to read, or hung up. */
 void shm_link_hear(struct link *l);
+/* The unix socket, and the peer's pidfd (-1: none), for the tender to watch; they stay the link's.
+ * The number of those that are there. */
+int shm_link_fds(struct link *l, int fds[2]);
 /* Any thread, under c->lock: tells the peer of a segment that is new or gone. */
 void shm_link_tell(struct link *l, uint32_t segment, int fd, size_t bytes);
 void shm_link_tell_gone(struct link *l, uint32_t segment);
@@ -106,7 +113,8 @@ void agreed_close(struct comm *c);
 int mailbox_open(struct comm *c);
 void mailbox_close(struct comm *c);
 int moving_open(struct comm *c);
-void moving_close(struct comm *c); /* before the others: it ends the mover, which may be in a call */
+void moving_close(
+    struct comm *c); /* before the others: it ends the mover, which may be in a call */
 
 /* The group has changed, or is about to: results that peers may still look at are left to them. The
  * engine is held. */
@@ -115,6 +123,13 @@ void exchange_forget(struct comm *c);
 
 /* ---- group.c ---- */
 
-struct link *group_find(struct comm *c, wid worker); /* under c->lock */
+/* Every public function that waits, or takes the engine, does so between these two: comm_close()
+ * goes on when all have left. MU_EDONE: it closes; there is nothing to leave then. */
+int comm_enter(struct comm *c);
+void comm_leave(struct comm *c);
+bool comm_closing(struct comm *c); /* any thread, without the lock held */
+
+/* The live link to a worker, or NULL; under c->lock. */
+struct link *group_find(struct comm *c, wid worker);
 
 #endif

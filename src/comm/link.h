@@ -74,20 +74,29 @@ struct link {
     uint64_t claim; /* the newest generation that the peer says it is in, and its proof */
     uint8_t claim_proof[HELLO_PROOF_BYTES];
     struct link *next; /* of all links of this worker */
+    uint64_t id;       /* the tender's, as are these: never used twice */
+    int fd;            /* what it was opened with */
+    uint8_t path;      /* COMM_SHM, COMM_TCP */
+    bool in_group;     /* changed by the engine, under the lock */
+    bool watched;
+    bool counted; /* among the lost ones */
+    uint64_t made_ns;
 
     /* The engine's. */
     uint32_t rank; /* in the group; UINT32_MAX: not in it */
+    uint64_t said; /* the generation that the peer was sent a proof for */
     uint64_t
         proved; /* the generation whose key it has proved to know; notes of others are not parsed */
 };
 
-/* From any thread: the peer is gone (MU_EPEER), broke the protocol (MU_EPROTO), was refused … The
- * first reason stays. Whoever waits is woken. */
+/* From any thread, with c->lock or without: the peer is gone (MU_EPEER), broke the protocol
+ * (MU_EPROTO), was refused … The first reason stays. Whoever waits is woken; the peer sees the
+ * connection end. */
 void link_lose(struct link *l, int status, const char *why);
 
 /* The peer says that it is in this generation: remembered, and checked as soon as this worker is. A
- * wrong proof, or an older generation than the group's, loses the link. From the tender or the
- * engine. */
+ * wrong proof loses the link, and so does an older generation than the group's, unless the peer is
+ * a member of the group: then it is only late. From the tender or the engine, without c->lock. */
 void link_claim(struct link *l, uint64_t generation, const uint8_t proof[HELLO_PROOF_BYTES]);
 
 #endif
