@@ -33,10 +33,12 @@ struct wait_word {
 struct waiter {
     struct comm *comm;
     uint32_t alarm_seen;
-    uint32_t rounds_n; /* how often it has looked since something happened */
-    uint32_t words_n, fds_n;
+    uint32_t rounds_n;       /* how often it has slept since something happened */
+    uint32_t words_n, fds_n; /* what was added; those for which there is no room are counted, too */
+    uint64_t counted;        /* the generation for which … */
+    uint32_t here_n;         /* … so many members are on this host, at most cores_n + 1 */
     struct wait_word words[WAIT_WORDS_MAX];
-    struct pollfd *fds; /* the comm's, with room for all */
+    struct pollfd *fds; /* the comm's, WAIT_FDS_MAX of them */
 };
 
 /* Takes note of the alarm: before the caller looks whether a link is lost. */
@@ -53,9 +55,12 @@ void wait_restart(struct waiter *w);
  * clock, UINT64_MAX: never. MU_ETIMEDOUT. */
 int wait_for(struct waiter *w, uint64_t due_ns);
 
-/* Of the one who changed `word` (ours, which a peer may sleep on): wakes it if its flag says so.
- * event_fd: the peer's. */
+/* Of the one who changed `word` (ours, which a peer may sleep on; memory_order_seq_cst): wakes it
+ * if its flag says so. event_fd: the peer's. */
 void wait_wake(const _Atomic uint32_t *word, const _Atomic uint32_t *flag, int event_fd);
+
+/* Bumps the alarm and wakes whoever waits, by futex or in poll(). Any thread. */
+void wait_ring(_Atomic uint32_t *alarm, int alarm_fd);
 
 uint64_t wait_now_ns(void);
 
