@@ -247,6 +247,7 @@ static int init_agent(struct node *n, char *error)
     snprintf(ac.hello.job, sizeof(ac.hello.job), "%s", config->job);
     snprintf(ac.hello.name, sizeof(ac.hello.name), "%s", name);
     n->life.slots = config->slots;
+    n->life.host = ac.hello.host;
     strcpy(n->life.job, ac.hello.job);
     strcpy(n->life.node, ac.hello.name);
     rc = agent_init(&n->agent, &ac);

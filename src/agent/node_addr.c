@@ -3,10 +3,60 @@
 #include "base/log.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Of an interface's addresses, one that others can use as it is: IPv4 before IPv6. */
+static bool address_of(const struct ifaddrs *all, const char *name, int family,
+                       char host[ADDR_MAX_LEN])
+{
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        const struct sockaddr_in6 *v6 = (const void *)i->ifa_addr;
+
+        if (strcmp(i->ifa_name, name) != 0 || i->ifa_addr == NULL ||
+            i->ifa_addr->sa_family != family ||
+            (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))) {
+            continue;
+        }
+        if (getnameinfo(i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(*v6),
+                        host, ADDR_MAX_LEN, NULL, 0, NI_NUMERICHOST) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* MUSTER_IFACE: the host is that interface's address. */
+static int use_iface(struct node *n, char *error)
+{
+    const char *name = getenv("MUSTER_IFACE");
+    struct ifaddrs *all;
+
+    if (name == NULL || name[0] == '\0') {
+        return MU_OK;
+    }
+    if (getifaddrs(&all) != 0) {
+        snprintf(error, NET_ERROR_MAX, "MUSTER_IFACE is '%.60s', but the interfaces can't be read",
+                 name);
+        return MU_EIO;
+    }
+    n->addr.fixed = address_of(all, name, AF_INET, n->addr.host) ||
+                    address_of(all, name, AF_INET6, n->addr.host);
+    freeifaddrs(all);
+    if (!n->addr.fixed) {
+        snprintf(error, NET_ERROR_MAX,
+                 "MUSTER_IFACE is '%.60s': there is no interface of that name with an address; "
+                 "`ip addr` lists them",
+                 name);
+        return MU_EINVAL;
+    }
+    return MU_OK;
+}
 
 int node_addr_open(struct node *n, char *error)
 {
@@ -17,7 +67,7 @@ int node_addr_open(struct node *n, char *error)
 
     ports_init(&n->ports);
     if (text == NULL) {
-        return MU_OK;
+        return use_iface(n, error);
     }
     rc = endpoint_parse(text, 0, &e, ignored);
     n->addr.port = rc == MU_OK ? e.port : 0;
@@ -33,7 +83,7 @@ int node_addr_open(struct node *n, char *error)
         return MU_EINVAL;
     }
     if (text[0] == ':') {
-        return MU_OK; /* A port alone: the host is found out. */
+        return use_iface(n, error); /* A port alone: the host is found out. */
     }
     if (strlen(e.host) >= sizeof(n->addr.host)) {
         snprintf(error, NET_ERROR_MAX, "--address %.100s…: a host of up to %zu letters, please",

@@ -27,7 +27,10 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     }
     node_link_welcome(n);
     n->refused_n = 0;
-    n->life.run = m->run;
+    if (m->run != n->life.run) {
+        n->life.run = m->run;
+        token_derive_run(&n->config->token, hello->job, m->run, n->life.key);
+    }
     node_keeper_will(n, m);
     n->life.lease_ms = m->lease_ms;
     n->life.orphan_ms = m->orphan_ms;

@@ -126,6 +126,7 @@ void node_slot_start(struct node *n, const struct agent_effect *e)
     s->worker = e->worker;
     s->stopping = s->told_ended = false;
     s->stop_ms = NODE_NEVER;
+    strcpy(s->own_addr, s->addr); /* Before the next one's is chosen: its peers may know this. */
     set_generation(s, e->u.generation);
     rc = launch(n, e);
     if (rc != MU_OK) {
@@ -146,6 +147,7 @@ void node_slot_say_life(struct node *n, uint32_t slot)
     struct msg_life m = n->life;
 
     m.worker = n->slots[slot].worker;
+    strcpy(m.addr, n->slots[slot].own_addr);
     local_say(n->local, slot, WIRE_LIFE, &m, 0, 0);
 }
 

@@ -84,7 +84,8 @@ struct node_slot {
     struct node_exit exit;
     struct node_note note;
     uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
-    char addr[ADDR_MAX_LEN];
+    char own_addr[ADDR_MAX_LEN]; /* of the process that runs */
+    char addr[ADDR_MAX_LEN];     /* of the next one, and its port */
     uint32_t port;
     struct node_sync *syncs;
     uint32_t syncs_n;
@@ -107,7 +108,7 @@ struct node_link {
 
 struct node_addr {
     char host[ADDR_MAX_LEN]; /* "" until it is known */
-    bool fixed;              /* by --address */
+    bool fixed;              /* by --address, or MUSTER_IFACE */
     uint16_t port;           /* of slot 0, by --address; 0: a free one for each start */
     bool warned;
 };
@@ -133,7 +134,7 @@ struct node {
     struct node_addr addr;
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
-    struct msg_life life;       /* what workers are told, but for `worker` */
+    struct msg_life life;       /* what workers are told, but for `worker` and `addr` */
     size_t config_bytes;        /* see NODE_CONFIG_BYTES_MAX */
     char log_dir[PATH_MAX_LEN]; /* made by us, if there was to be one */
 

@@ -230,6 +230,9 @@ struct msg_life {
     uint8_t mode;
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
+    uint8_t key[KEY_BYTES];  /* of the run: the same for all its workers, and no others */
+    uint64_t host;           /* as in `member` */
+    char addr[ADDR_MAX_LEN]; /* "host:port" where the others are told to look for it */
 };
 
 struct msg_beat {

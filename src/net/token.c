@@ -20,28 +20,54 @@ static const char *const labels[] = {
     [TOKEN_KEY_OPERATOR] = "muster 1 http operator",
 };
 
-void token_derive(const struct token *t, enum token_key use, uint8_t out[32])
-{
-    char digest[] = "SHA256", salt[] = "muster token", label[64], secret[TOKEN_BYTES];
+static const char label_run[] = "muster 1 run";
 
-    mu_assert((size_t)use < ARRAY_LEN(labels) && strlen(labels[use]) < sizeof(label));
-    strcpy(label, labels[use]);
+/* info: all of it is bound into the key. */
+static void derive(const struct token *t, char *info, size_t info_n, uint8_t out[32])
+{
+    char digest[] = "SHA256", salt[] = "muster token", secret[TOKEN_BYTES];
+
     memcpy(secret, t->secret, sizeof(secret));
     OSSL_PARAM params[] = {
         OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
         OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, salt, strlen(salt)),
         OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, secret, sizeof(secret)),
-        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, label, strlen(label)),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, info_n),
         OSSL_PARAM_construct_end(),
     };
     EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
     EVP_KDF_CTX *ctx = kdf != NULL ? EVP_KDF_CTX_new(kdf) : NULL;
 
-    /* Done once per process, at its start: without a key there is nothing to go on with. */
+    /* Rarely done, first at the start: without a key there is nothing to go on with. */
     mu_assert(ctx != NULL && EVP_KDF_derive(ctx, out, 32, params) == 1);
     EVP_KDF_CTX_free(ctx);
     EVP_KDF_free(kdf);
     OPENSSL_cleanse(secret, sizeof(secret));
+}
+
+void token_derive(const struct token *t, enum token_key use, uint8_t out[32])
+{
+    char label[64];
+
+    mu_assert((size_t)use < ARRAY_LEN(labels) && strlen(labels[use]) < sizeof(label));
+    strcpy(label, labels[use]);
+    derive(t, label, strlen(label), out);
+}
+
+/* The label with its end, so that it is the beginning of no other; the run, little-endian; the
+ * job. */
+void token_derive_run(const struct token *t, const char *job, uint32_t run, uint8_t out[32])
+{
+    char info[sizeof(label_run) + 4 + 256];
+    size_t n = sizeof(label_run), job_n = strlen(job);
+
+    mu_assert(job_n <= 256);
+    memcpy(info, label_run, sizeof(label_run));
+    for (int i = 0; i < 4; i++) {
+        info[n++] = (char)(run >> 8 * i);
+    }
+    memcpy(info + n, job, job_n);
+    derive(t, info, n + job_n, out);
 }
 
 void token_print(const struct token *t, char text[TOKEN_TEXT_MAX])

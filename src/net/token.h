@@ -17,6 +17,10 @@ enum token_key { TOKEN_KEY_CONTROL, TOKEN_KEY_VIEWER, TOKEN_KEY_OPERATOR };
 /* HKDF-SHA256, one label per use. */
 void token_derive(const struct token *t, enum token_key use, uint8_t out[32]);
 
+/* The key of one run of a job, in the same way: its workers know it, and no others. Whoever has it
+ * can make none of the other keys from it, nor that of another run. */
+void token_derive_run(const struct token *t, const char *job, uint32_t run, uint8_t out[32]);
+
 /* The text form, as MUSTER_TOKEN and token files hold it. Blanks around it are fine. */
 void token_print(const struct token *t, char text[TOKEN_TEXT_MAX]);
 int token_parse(const char *text, struct token *t_out);

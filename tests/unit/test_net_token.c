@@ -124,6 +124,33 @@ static void keys_are_what_they_have_always_been(void **state)
     }
 }
 
+/* Computed apart from this code too: the label, a zero byte, the run in 4 bytes, the job. */
+static void the_key_of_a_run_is_of_that_job_and_that_run_alone(void **state)
+{
+    static const struct {
+        const char *job;
+        uint32_t run;
+        const char *hex;
+    } cases[] = {
+        {"mnist", 1, "bf8787016c065b32d3398d6ea575a50c3d0e416a6c8ad75fdc9709fe37186b12"},
+        {"mnist", 2, "e4a59e0c09629146020a821d6d51eadd78cf9e8ca3c24b468d297549a56be98f"},
+        {"mnist2", 1, "cb6ab29557cc36bd384144af5142112eeb8f224392df7ec551ef9fff0f58d825"},
+    };
+    struct token t;
+
+    assert_int_equal(token_parse(SOME, &t), MU_OK);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        uint8_t key[32];
+        char text[65];
+
+        token_derive_run(&t, cases[i].job, cases[i].run, key);
+        for (size_t k = 0; k < sizeof(key); k++) {
+            sprintf(text + 2 * k, "%02x", key[k]);
+        }
+        assert_string_equal(text, cases[i].hex);
+    }
+}
+
 static void a_file_is_made_once_and_for_its_owner_only(void **state)
 {
     struct token a, b;
@@ -332,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_text_form_is_fixed),
         cmocka_unit_test(what_is_no_token_is_not_taken),
         cmocka_unit_test(keys_are_what_they_have_always_been),
+        cmocka_unit_test(the_key_of_a_run_is_of_that_job_and_that_run_alone),
         in_a_folder(a_file_is_made_once_and_for_its_owner_only),
         in_a_folder(all_who_make_it_at_once_get_the_same),
         in_a_folder(a_file_that_others_can_use_is_refused),

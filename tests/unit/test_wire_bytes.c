@@ -1,8 +1,11 @@
 /* Messages of each minor version, byte by byte. Those of 1.0 were written by muster as it was
- * then: they must be understood for ever. Those of 1.1 are what is written now. A change here
- * is a change of the protocol: it needs another version, not another golden. */
+ * then: they must be understood for ever. Those of 1.1 are what is written now, too, but for the
+ * number of the version (and the checksum over it) where 1.2 added nothing. A change here is a
+ * change of the protocol: it needs another version, not another golden. */
 #include "unit/unit.h"
 
+#include "base/crc32c.h"
+#include "wire/bytes.h"
 #include "wire/table.h"
 
 #include <stdio.h>
@@ -117,7 +120,6 @@ static const struct golden kept[] = {
 /* ---- what 1.1 added ---- */
 
 static struct msg_attach attach = {3, 0xc00c1e, 4711};
-static struct msg_life life = {N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n"};
 static struct msg_forget forget = {N3};
 static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4, "u", 5, 8};
 static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
@@ -131,9 +133,6 @@ static const struct golden added[] = {
     {WIRE_ATTACH, &attach, NULL,
      "4d5354520101040010000000070000000000000008070605040302014bb6810a030000001e0cc000"
      "0000000067120000"},
-    {WIRE_LIFE, &life, NULL,
-     "4d535452010105001f0000000700000000000000080706050403020121b6d4110200000003000000"
-     "0200000004000000e8030000c02709000001006a01006e"},
     {WIRE_FORGET, &forget, NULL,
      "4d53545201010600080000000700000000000000080706050403020147d4c0590200000003000000"},
     {WIRE_SYNC, &sync, NULL,
@@ -187,6 +186,18 @@ static void expect_hex(const uint8_t *bytes, size_t n, const char *want_hex)
     assert_string_equal(text, want_hex);
 }
 
+/* What is written now, as 1.1 would have: its version is another, and the checksum with it. */
+static void expect_as_1_1(enum wire_type type, uint8_t *bytes, size_t n, const char *want_hex)
+{
+    size_t at = wire_is_message(type) ? 28 : 8;
+
+    assert_int_equal(bytes[wire_is_message(type) ? 5 : 3], WIRE_MINOR);
+    bytes[wire_is_message(type) ? 5 : 3] = 1;
+    put_u32(bytes + at, 0);
+    put_u32(bytes + at, crc32c(0, bytes, n));
+    expect_hex(bytes, n, want_hex);
+}
+
 static size_t encode(enum wire_type type, const void *msg, uint8_t *out, size_t cap)
 {
     size_t n = 0;
@@ -220,9 +231,9 @@ static void check_now(const struct golden *g)
     uint8_t bytes[1024], again[1024];
     union wire_any msg;
 
-    expect_hex(bytes, encode(g->type, g->msg, bytes, sizeof(bytes)), g->bytes_1);
+    expect_as_1_1(g->type, bytes, encode(g->type, g->msg, bytes, sizeof(bytes)), g->bytes_1);
     decode(g->type, bytes, unhex(g->bytes_1, bytes), &msg);
-    expect_hex(again, encode(g->type, &msg, again, sizeof(again)), g->bytes_1);
+    expect_as_1_1(g->type, again, encode(g->type, &msg, again, sizeof(again)), g->bytes_1);
 }
 
 static void each_message_of_1_0_is_written_with_these_bytes_now(void **state)
@@ -293,26 +304,61 @@ static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
 
         decode(kept[i].type, bytes, unhex(kept[i].bytes_0, bytes), &msg);
         put_new_fields(kept[i].type, &msg);
-        expect_hex(again, encode(kept[i].type, &msg, again, sizeof(again)), kept[i].bytes_1);
+        expect_as_1_1(kept[i].type, again, encode(kept[i].type, &msg, again, sizeof(again)),
+                      kept[i].bytes_1);
     }
 }
 
-static bool has_1_1(const struct wire_desc *d)
+/* ---- what 1.2 made longer ---- */
+
+static struct msg_life life = {
+    N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n", {1, 2, 3, [31] = 32}, 0x11, "a:1",
+};
+static const char life_1_1[] =
+    "4d535452010105001f0000000700000000000000080706050403020121b6d4110200000003000000"
+    "0200000004000000e8030000c02709000001006a01006e";
+static const char life_1_2[] =
+    "4d535452010205004c00000007000000000000000807060504030201045f0c750200000003000000"
+    "0200000004000000e8030000c02709000001006a01006e0102030000000000000000000000000000"
+    "00000000000000000000000000002011000000000000000300613a31";
+
+static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 {
-    bool has = false;
+    uint8_t bytes[1024], again[1024];
+    struct msg_life zero = {0};
+    union wire_any msg;
+
+    decode(WIRE_LIFE, bytes, unhex(life_1_1, bytes), &msg);
+    assert_true(msg.life.worker == N3 && msg.life.host == 0 && msg.life.addr[0] == '\0');
+    assert_memory_equal(msg.life.key, zero.key, sizeof(zero.key));
+    memcpy(msg.life.key, life.key, sizeof(life.key));
+    msg.life.host = life.host;
+    strcpy(msg.life.addr, life.addr);
+    expect_hex(again, encode(WIRE_LIFE, &msg, again, sizeof(again)), life_1_2);
+    expect_hex(again, encode(WIRE_LIFE, &life, again, sizeof(again)), life_1_2);
+    decode(WIRE_LIFE, bytes, unhex(life_1_2, bytes), &msg);
+    expect_hex(again, encode(WIRE_LIFE, &msg, again, sizeof(again)), life_1_2);
+}
+
+static bool has(const struct wire_desc *d, uint8_t since)
+{
+    bool found = false;
 
     for (uint32_t k = 0; k < d->fields_n; k++) {
-        has |= d->fields[k].since == 1;
-        has |= d->fields[k].kind == KIND_LIST && has_1_1(d->fields[k].sub());
+        found |= d->fields[k].since == since;
+        found |= d->fields[k].kind == KIND_LIST && has(d->fields[k].sub(), since);
     }
-    return has;
+    return found;
 }
 
 /* A hello has the same reports as the message of that name. */
-static void nothing_of_1_1_is_without_its_bytes(void **state)
+static void nothing_of_1_1_or_1_2_is_without_its_bytes(void **state)
 {
     for (uint32_t i = 0; i < wire_types_n; i++) {
-        bool found = !has_1_1(wire_desc(wire_types[i])) || wire_types[i] == WIRE_HELLO;
+        bool found = !has(wire_desc(wire_types[i]), 1) || wire_types[i] == WIRE_HELLO ||
+                     wire_types[i] == WIRE_LIFE;
+
+        assert_true(has(wire_desc(wire_types[i]), 2) == (wire_types[i] == WIRE_LIFE));
 
         for (size_t k = 0; k < ARRAY_LEN(kept); k++) {
             found |= kept[k].type == wire_types[i];
@@ -333,7 +379,8 @@ int main(void)
         cmocka_unit_test(each_message_of_1_0_is_written_with_these_bytes_now),
         cmocka_unit_test(each_message_that_1_1_added_has_these_bytes),
         cmocka_unit_test(bytes_of_1_0_are_understood_with_later_fields_zero),
-        cmocka_unit_test(nothing_of_1_1_is_without_its_bytes),
+        cmocka_unit_test(a_life_of_1_1_is_understood_and_1_2_says_more),
+        cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
