@@ -6,13 +6,16 @@
 #ifdef REDUCE_X86
 #include <cpuid.h>
 #endif
-#ifdef __SSE__
-#include <xmmintrin.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
 #endif
 
-/* One tile of every level of the tree stays in the first-level cache. */
+/* What is between the levels of the tree stays in the first-level cache, and is apart from inputs
+ * that begin with a page. */
 #define TILE_BYTES 4096u
-#define DEPTH_MAX 11 /* of a tree over REDUCE_INPUTS_MAX leaves, and one */
+#define TILE_ROOM (TILE_BYTES + 320)
+#define PARTS_MAX 8
+#define DEPTH_MAX 5 /* of a tree over REDUCE_INPUTS_MAX leaves, two levels at a time */
 
 const char *dtype_name(enum dtype dtype)
 {
@@ -78,14 +81,9 @@ static const struct reduce_kernels *best(void)
     return k;
 }
 
-static reduce_pair_fn *pair_of(const struct reduce_kernels *k, enum dtype dtype, enum reduce_op op)
-{
-    return op == REDUCE_MIN ? k->min[dtype] : op == REDUCE_MAX ? k->max[dtype] : k->sum[dtype];
-}
-
 /* ---- the caller's floating-point unit ---- */
 
-#ifdef __SSE__
+#ifdef __SSE2__
 #define MXCSR_DEFAULT 0x1f80u /* to nearest, nothing flushed, nothing trapped */
 
 typedef unsigned fp_state;
@@ -122,25 +120,23 @@ static void fp_leave(fp_state was)
 
 /* ---- the tree ---- */
 
-struct fold {
-    reduce_pair_fn *pair;
-    const void *const *in;
-    const uint32_t *widths; /* NULL: all 1 */
-    size_t offset;          /* bytes, of the tile */
-    size_t n;               /* elements of it */
-    _Alignas(64) uint8_t tiles[DEPTH_MAX][2][TILE_BYTES];
-};
-
 /* Some inputs in a row, and the leaves they stand for. */
 struct range {
     uint32_t lo, n;
     uint32_t leaves_n;
 };
 
-static const void *leaf(const struct fold *f, uint32_t i)
-{
-    return (const uint8_t *)f->in[i] + f->offset;
-}
+struct fold {
+    reduce_fold_fn *const *root, *const *inner; /* by enum reduce_arity */
+    uint64_t divisor;
+    const void *const *in;
+    const uint32_t *widths; /* NULL: all 1 */
+    struct range all;
+    size_t offset; /* bytes, of the tile */
+    size_t n;      /* elements of it */
+    _Alignas(64) uint8_t result[TILE_ROOM];
+    _Alignas(64) uint8_t tiles[DEPTH_MAX][PARTS_MAX][TILE_ROOM];
+};
 
 /* The left part: as many leaves as the largest power of two below all of them. */
 static struct range left_of(const struct fold *f, struct range r)
@@ -164,29 +160,62 @@ static struct range right_of(struct range r, struct range left)
     return (struct range){r.lo + left.n, r.n - left.n, r.leaves_n - left.leaves_n};
 }
 
-/* The fold of a range: an input's own tile, or one of ours at this depth and side. */
-static const void *node(struct fold *f, struct range r, unsigned depth, unsigned side)
+/* The two sides of each of some ranges, or itself if it has none. False: only itself, everywhere.
+ */
+static uint32_t split_all(const struct fold *f, const struct range *in, uint32_t n,
+                          struct range *out)
 {
-    struct range left;
-    const void *a, *b;
+    uint32_t out_n = 0;
 
-    if (r.n == 1) {
-        return leaf(f, r.lo);
+    for (uint32_t i = 0; i < n; i++) {
+        if (in[i].n == 1) {
+            out[out_n++] = in[i];
+        } else {
+            struct range left = left_of(f, in[i]);
+
+            out[out_n++] = left;
+            out[out_n++] = right_of(in[i], left);
+        }
     }
-    left = left_of(f, r);
-    a = node(f, left, depth + 1, 0);
-    b = node(f, right_of(r, left), depth + 1, 1);
-    f->pair(f->tiles[depth][side], a, b, f->n);
-    return f->tiles[depth][side];
+    return out_n;
 }
 
-static void fold_tile(struct fold *f, void *out, struct range all)
+/* What a kernel can make this node of at once: eight below it if there are so many, or the two to
+ * four of two levels. */
+static enum reduce_arity parts_of(const struct fold *f, struct range r, struct range out[PARTS_MAX])
 {
-    struct range left = left_of(f, all);
-    const void *a = node(f, left, 1, 0);
-    const void *b = node(f, right_of(all, left), 1, 1);
+    struct range two[2], four[4];
+    uint32_t two_n = split_all(f, &r, 1, two), four_n = split_all(f, two, two_n, four);
 
-    f->pair(out, a, b, f->n);
+    if (four_n == 4 && split_all(f, four, 4, out) == PARTS_MAX) {
+        return REDUCE_8;
+    }
+    if (four_n == 3 && two[0].n == 1) { /* The pair goes first; no operation minds. */
+        memcpy(out, (struct range[]){four[1], four[2], four[0]}, 3 * sizeof(*out));
+    } else {
+        memcpy(out, four, four_n * sizeof(*out));
+    }
+    return (enum reduce_arity)(REDUCE_1 + four_n - 1);
+}
+
+static void fold_tile(struct fold *f, struct range r, unsigned depth, void *out)
+{
+    reduce_fold_fn *const *kernels = depth == 0 ? f->root : f->inner;
+    struct range parts[PARTS_MAX];
+    const void *in[PARTS_MAX];
+    enum reduce_arity arity = parts_of(f, r, parts);
+    uint32_t parts_n = arity == REDUCE_8 ? PARTS_MAX : (uint32_t)arity + 1;
+
+    for (uint32_t i = 0; i < parts_n; i++) {
+        if (parts[i].n == 1) {
+            in[i] = (const uint8_t *)f->in[parts[i].lo] + f->offset;
+        } else {
+            mu_assert(depth < DEPTH_MAX);
+            fold_tile(f, parts[i], depth + 1, f->tiles[depth][i]);
+            in[i] = f->tiles[depth][i];
+        }
+    }
+    kernels[arity](out, in, f->divisor, f->n);
 }
 
 static uint32_t leaves_of(const uint32_t *widths, uint32_t k)
@@ -199,51 +228,133 @@ static uint32_t leaves_of(const uint32_t *widths, uint32_t k)
     return widths != NULL ? n : k;
 }
 
+/* ---- past the caches ---- */
+
+#ifdef __SSE2__
+#define LINE_BYTES 64u
+
+static void line_far(uint8_t *to, const uint8_t *from)
+{
+    for (unsigned i = 0; i < LINE_BYTES; i += 16) {
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+    }
+}
+
+/* Whole lines, so that nothing has to be read first. */
+static void copy_far(uint8_t *to, const uint8_t *from, size_t n)
+{
+    size_t head = MIN(n, (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES);
+    size_t lines = (n - head) / LINE_BYTES * LINE_BYTES;
+
+    memcpy(to, from, head);
+    for (size_t i = head; i < head + lines; i += LINE_BYTES) {
+        line_far(to + i, from + i);
+    }
+    memcpy(to + head + lines, from + head + lines, n - head - lines);
+}
+
+/* Such stores are ordered with no others, and somebody may be waiting for a word that they are
+ * done. */
+static void far_done(void)
+{
+    _mm_sfence();
+}
+#else
+static void copy_far(uint8_t *to, const uint8_t *from, size_t n)
+{
+    memcpy(to, from, n);
+}
+
+static void far_done(void)
+{
+}
+#endif
+
+/* ---- all tiles ---- */
+
+static void fold_init(struct fold *f, const struct reduce_kernels *kernels, enum dtype dtype,
+                      enum reduce_op op)
+{
+    const struct reduce_kernels *use = kernels != NULL ? kernels : best();
+
+    f->root = use->fold[op][dtype];
+    f->inner = use->fold[op == REDUCE_MEAN ? REDUCE_SUM : op][dtype];
+}
+
+/* far: the result is made in a tile and goes on from there. */
+static void fold_all(struct fold *f, size_t size, size_t n, bool far, uint8_t *out, uint8_t *also)
+{
+    const size_t tile_n = TILE_BYTES / size;
+
+    for (size_t at = 0; at < n; at += tile_n) {
+        uint8_t *result = far ? f->result : out + at * size;
+        size_t bytes;
+
+        f->offset = at * size;
+        f->n = MIN(tile_n, n - at);
+        bytes = f->n * size;
+        fold_tile(f, f->all, 0, result);
+        if (far) {
+            copy_far(out + at * size, result, bytes);
+        }
+        if (also != NULL) {
+            memcpy(also + at * size, result, bytes);
+        }
+    }
+}
+
+static void fold_any(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
+                     uint64_t divisor, const void *const *in, const uint32_t *widths, uint32_t k,
+                     size_t n, bool far, void *out, void *also)
+{
+    struct fold f;
+    fp_state was = fp_enter();
+
+    fold_init(&f, kernels, dtype, op);
+    f.divisor = divisor;
+    f.in = in;
+    f.widths = widths;
+    f.all = (struct range){0, k, leaves_of(widths, k)};
+    mu_assert(k >= 1 && f.all.leaves_n <= REDUCE_INPUTS_MAX && divisor >= 1);
+    fold_all(&f, dtype_size(dtype), n, far, out, also);
+    if (far) {
+        far_done();
+    }
+    fp_leave(was);
+}
+
 void reduce_fold(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
                  uint64_t divisor, void *out, void *also, const void *const *in,
                  const uint32_t *widths, uint32_t k, size_t n)
 {
-    const struct reduce_kernels *use = kernels != NULL ? kernels : best();
-    const size_t size = dtype_size(dtype), tile_n = TILE_BYTES / size;
-    const struct range all = {0, k, leaves_of(widths, k)};
-    struct fold f;
-    fp_state was = fp_enter();
+    fold_any(kernels, dtype, op, divisor, in, widths, k, n, false, out, also);
+}
 
-    mu_assert(k >= 1 && all.leaves_n <= REDUCE_INPUTS_MAX && divisor >= 1);
-    f.pair = pair_of(use, dtype, op);
-    f.in = in;
-    f.widths = widths;
-    for (size_t at = 0; at < n; at += tile_n) {
-        uint8_t *to = (uint8_t *)out + at * size;
-
-        f.offset = at * size;
-        f.n = MIN(tile_n, n - at);
-        if (k > 1) {
-            fold_tile(&f, to, all);
-        } else if (to != leaf(&f, 0)) {
-            memcpy(to, leaf(&f, 0), f.n * size);
-        }
-        use->end[dtype](to, op == REDUCE_MEAN ? divisor : 1, f.n);
-        if (also != NULL) {
-            memcpy((uint8_t *)also + at * size, to, f.n * size);
-        }
-    }
-    fp_leave(was);
+void reduce_fold_far(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
+                     uint64_t divisor, void *out, void *also, const void *const *in,
+                     const uint32_t *widths, uint32_t k, size_t n)
+{
+    fold_any(kernels, dtype, op, divisor, in, widths, k, n, true, out, also);
 }
 
 void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, const void *b,
                  size_t n)
 {
+    struct fold f;
     fp_state was = fp_enter();
 
-    pair_of(best(), dtype, op)(out, a, b, n);
+    fold_init(&f, NULL, dtype, op);
+    f.inner[REDUCE_2](out, (const void *[]){a, b}, 1, n);
     fp_leave(was);
 }
 
 void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n)
 {
+    struct fold f;
     fp_state was = fp_enter();
 
-    best()->end[dtype](io, op == REDUCE_MEAN ? divisor : 1, n);
+    fold_init(&f, NULL, dtype, op);
+    f.root[REDUCE_1](io, (const void *[]){io}, divisor, n);
     fp_leave(was);
 }

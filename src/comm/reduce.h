@@ -13,15 +13,16 @@
 
 #define REDUCE_INPUTS_MAX 1024
 
-/* n elements. `out` overlaps none of the inputs, or is one of two that are pairs alike. */
-typedef void reduce_pair_fn(void *out, const void *a, const void *b, size_t n);
-typedef void reduce_end_fn(void *io, uint64_t divisor, size_t n);
+/* Some inputs, folded along their tree, and n elements of each: 0, (0 1), (0 1) 2, (0 1) (2 3), or
+ * eight. `out` is one of them or overlaps none. Divides if it is a mean; NaN gets its form. */
+typedef void reduce_fold_fn(void *out, const void *const *in, uint64_t divisor, size_t n);
+
+enum reduce_arity { REDUCE_1, REDUCE_2, REDUCE_3, REDUCE_4, REDUCE_8, REDUCE_ARITY_N };
 
 /* What one instruction set has. */
 struct reduce_kernels {
     const char *name; /* "portable", "avx2", "avx512" */
-    reduce_pair_fn *sum[DTYPE_N], *min[DTYPE_N], *max[DTYPE_N];
-    reduce_end_fn *end[DTYPE_N]; /* divides unless by 1; gives NaN its form */
+    reduce_fold_fn *fold[REDUCE_OP_N][DTYPE_N][REDUCE_ARITY_N];
 };
 
 /* All that were built, and can run here: the best first. NULL after the last. */
@@ -37,8 +38,14 @@ void reduce_fold(const struct reduce_kernels *kernels, enum dtype dtype, enum re
                  uint64_t divisor, void *out, void *also, const void *const *in,
                  const uint32_t *widths, uint32_t k, size_t n);
 
-/* One node of the tree: out = a op b, without the end (division, NaN's form) that only the root
- * has. */
+/* The same for an `out` that is larger than the caches and not read soon: it is written past them
+ * where the processor can do that. It overlaps nothing. */
+void reduce_fold_far(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
+                     uint64_t divisor, void *out, void *also, const void *const *in,
+                     const uint32_t *widths, uint32_t k, size_t n);
+
+/* One node of the tree: out = a op b, without the division that only the root has. `out` may be a
+ * or b. */
 void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, const void *b,
                  size_t n);
 void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n);

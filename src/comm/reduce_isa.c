@@ -1,5 +1,9 @@
 /* The kernels, built once for each instruction set with its flags (REDUCE_ISA names it). Plain
- * loops: the compiler makes vectors of them, without leave to change what they compute. */
+ * loops: the compiler makes vectors of them, without leave to change what they compute.
+ *
+ * One kernel folds up to eight inputs, so that a small tree needs no memory in between, and ends
+ * with what a root has: the division of a mean, one form of NaN. That form does no harm
+ * further down in a tree. */
 #include "comm/reduce.h"
 
 #include <string.h>
@@ -12,6 +16,14 @@
 #define PASTE(a, b) PASTE_(a, b)
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
+
+/* `out` is apart from an input or the same, so elements can be done in any order. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ANY_ORDER _Pragma("GCC ivdep")
+#endif
 
 /* ---- halves ---- */
 
@@ -36,14 +48,19 @@ static inline float bf16_wide(uint16_t h)
     return float_of((uint32_t)h << 16);
 }
 
-/* To nearest, ties to even. A NaN stays one: its form is given at the end. */
-static inline uint16_t bf16_narrow(float f)
+/* To nearest, ties to even; NaN in its form. Still a float. */
+static inline float bf16_round(float f)
 {
     uint32_t bits = bits_of(f);
-    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
     uint32_t is_nan = (bits & 0x7fffffff) > 0x7f800000;
 
-    return (uint16_t)(is_nan ? 0x7fc0 : rounded);
+    return float_of(is_nan ? 0x7fc00000 : rounded);
+}
+
+static inline uint16_t bf16_narrow(float f)
+{
+    return (uint16_t)(bits_of(bf16_round(f)) >> 16);
 }
 
 /* Without branches, so that it can be made a vector. Subnormals are scaled by an exact product. */
@@ -70,8 +87,13 @@ static inline uint16_t f16_narrow(float f)
     uint32_t result = magnitude < 0x38800000 ? subnormal : normal;
 
     result = magnitude >= 0x477ff000 ? 0x7c00 : result; /* 65520 and more is infinity */
-    result = magnitude > 0x7f800000 ? 0x7e00 : result;
-    return (uint16_t)(result | sign);
+    result |= sign;
+    return (uint16_t)(magnitude > 0x7f800000 ? 0x7e00 : result);
+}
+
+static inline float f16_round(float f)
+{
+    return f16_wide(f16_narrow(f));
 }
 
 /* ---- operations on one element ---- */
@@ -111,59 +133,105 @@ MIN_BITS(double, double, uint64_t)
 #define LESS(a, b) ((a) < (b) ? (a) : (b))
 #define MORE(a, b) ((a) > (b) ? (a) : (b))
 
+#define F32_END(x) ((x) != (x) ? __builtin_nanf("") : (x))
+#define F64_END(x) ((x) != (x) ? __builtin_nan("") : (x))
+
+/* ---- trees: V(k) is the element of input k ---- */
+
+#define TREE_1(op, round) V(0)
+#define TREE_2(op, round) op(V(0), V(1))
+#define TREE_3(op, round) op(round(op(V(0), V(1))), V(2))
+#define TREE_4(op, round) op(round(op(V(0), V(1))), round(op(V(2), V(3))))
+#define TREE_8(op, round)                                       \
+    op(round(op(round(op(V(0), V(1))), round(op(V(2), V(3))))), \
+       round(op(round(op(V(4), V(5))), round(op(V(6), V(7))))))
+
+/* The same for each number of inputs that there is a kernel for. */
+#define EACH(make, ...)                                                                 \
+    make(1, __VA_ARGS__) make(2, __VA_ARGS__) make(3, __VA_ARGS__) make(4, __VA_ARGS__) \
+        make(8, __VA_ARGS__)
+
+/* x0 … x7: where the inputs are, the last again for those that there are not. v0 … v7: an element
+ * of each. What is not used costs nothing. */
+#define INPUTS(k, memory)                                                                   \
+    const memory *x0 = in[0], *x1 = in[MIN(1, k - 1)], *x2 = in[MIN(2, k - 1)],             \
+                 *x3 = in[MIN(3, k - 1)], *x4 = in[MIN(4, k - 1)], *x5 = in[MIN(5, k - 1)], \
+                 *x6 = in[MIN(6, k - 1)], *x7 = in[MIN(7, k - 1)]
+#define ELEMENTS(type, load)                                                           \
+    const type v0 = load(x0[i]), v1 = load(x1[i]), v2 = load(x2[i]), v3 = load(x3[i]), \
+               v4 = load(x4[i]), v5 = load(x5[i]), v6 = load(x6[i]), v7 = load(x7[i]); \
+    (void)v1, (void)v2, (void)v3, (void)v4, (void)v5, (void)v6, (void)v7
+#define V(k) v##k
+
 /* ---- loops ---- */
 
-#define PAIR(name, type, wide, op, narrow)                              \
-    static void name(void *out, const void *a, const void *b, size_t n) \
-    {                                                                   \
-        type *o = out;                                                  \
-        const type *x = a, *y = b;                                      \
-        for (size_t i = 0; i < n; i++) {                                \
-            o[i] = (type)narrow(op(wide(x[i]), wide(y[i])));            \
-        }                                                               \
+/* What a sum, a minimum and a maximum end with, and a mean: one division, of the rounded sum. */
+#define WHOLE(r, round, by) (r)
+#define DIVIDED(r, round, by) (round(r) / (by))
+
+/* memory: an element in a buffer; type: what it is computed as; by: what it is divided by. */
+#define FOLD(k, name, memory, type, by_type, wide, op, round, finish, end)            \
+    static void name##k(void *out, const void *const *in, uint64_t divisor, size_t n) \
+    {                                                                                 \
+        memory *o = out;                                                              \
+        const by_type by = (by_type)divisor;                                          \
+        INPUTS(k, memory);                                                            \
+        (void)by;                                                                     \
+        ANY_ORDER                                                                     \
+        for (size_t i = 0; i < n; i++) {                                              \
+            ELEMENTS(type, wide);                                                     \
+            const type r = (type)TREE_##k(op, round);                                 \
+            o[i] = (memory)end(finish(r, round, by));                                 \
+        }                                                                             \
     }
 
-PAIR(sum_f32, float, SAME, ADD, SAME)
-PAIR(min_f32, float, SAME, min_float, SAME)
-PAIR(max_f32, float, SAME, max_float, SAME)
-PAIR(sum_f64, double, SAME, ADD, SAME)
-PAIR(min_f64, double, SAME, min_double, SAME)
-PAIR(max_f64, double, SAME, max_double, SAME)
-PAIR(sum_bf16, uint16_t, bf16_wide, ADD, bf16_narrow)
-PAIR(min_bf16, uint16_t, bf16_wide, min_float, bf16_narrow)
-PAIR(max_bf16, uint16_t, bf16_wide, max_float, bf16_narrow)
-PAIR(sum_i32, uint32_t, SAME, ADD, SAME)
-PAIR(min_i32, int32_t, SAME, LESS, SAME)
-PAIR(max_i32, int32_t, SAME, MORE, SAME)
-PAIR(sum_i64, uint64_t, SAME, ADD, SAME)
-PAIR(min_i64, int64_t, SAME, LESS, SAME)
-PAIR(max_i64, int64_t, SAME, MORE, SAME)
-PAIR(sum_u8, uint8_t, SAME, ADD, SAME)
-PAIR(min_u8, uint8_t, SAME, LESS, SAME)
-PAIR(max_u8, uint8_t, SAME, MORE, SAME)
+#define FLOATS(name, memory, type, wide, round, end)                                   \
+    EACH(FOLD, sum_##name##_, memory, type, type, wide, ADD, round, WHOLE, end)        \
+    EACH(FOLD, mean_##name##_, memory, type, type, wide, ADD, round, DIVIDED, end)     \
+    EACH(FOLD, min_##name##_, memory, type, type, wide, min_##type, round, WHOLE, end) \
+    EACH(FOLD, max_##name##_, memory, type, type, wide, max_##type, round, WHOLE, end)
 
-PAIR(rest_sum_f16, uint16_t, f16_wide, ADD, f16_narrow)
-PAIR(rest_min_f16, uint16_t, f16_wide, min_float, f16_narrow)
-PAIR(rest_max_f16, uint16_t, f16_wide, max_float, f16_narrow)
+/* Sums are unsigned, because they wrap; they are divided as what they stand for. */
+#define INTEGERS(name, type, utype, finish)                                             \
+    EACH(FOLD, sum_##name##_, utype, utype, int64_t, SAME, ADD, (utype), WHOLE, SAME)   \
+    EACH(FOLD, mean_##name##_, utype, utype, int64_t, SAME, ADD, (utype), finish, SAME) \
+    EACH(FOLD, min_##name##_, type, type, int64_t, SAME, LESS, SAME, WHOLE, SAME)       \
+    EACH(FOLD, max_##name##_, type, type, int64_t, SAME, MORE, SAME, WHOLE, SAME)
 
-/* The processor's own conversions round as ours do; NaN is given its form at the end. */
+#define DIVIDED_I32(r, round, by) ((int32_t)(r) / (by))
+#define DIVIDED_I64(r, round, by) ((int64_t)(r) / (by))
+
+FLOATS(f32, float, float, SAME, SAME, F32_END)
+FLOATS(f64, double, double, SAME, SAME, F64_END)
+FLOATS(bf16, uint16_t, float, bf16_wide, bf16_round, bf16_narrow)
+INTEGERS(i32, int32_t, uint32_t, DIVIDED_I32)
+INTEGERS(i64, int64_t, uint64_t, DIVIDED_I64)
+INTEGERS(u8, uint8_t, uint8_t, DIVIDED)
+
+/* ---- f16: the processor's own conversions round as ours do ---- */
+
 #ifdef __F16C__
-#define PAIR_F16(op, vector)                                                                   \
-    static void PASTE(op, _f16)(void *out, const void *a, const void *b, size_t n)             \
-    {                                                                                          \
-        uint16_t *o = out;                                                                     \
-        const uint16_t *x = a, *y = b;                                                         \
-        size_t i = 0;                                                                          \
-        for (; i + 8 <= n; i += 8) {                                                           \
-            __m256 v = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)&x[i])); \
-            __m256 w = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)&y[i])); \
-            _mm_storeu_si128((__m128i *)(void *)&o[i],                                         \
-                             _mm256_cvtps_ph(vector(v, w), _MM_FROUND_TO_NEAREST_INT));        \
-        }                                                                                      \
-        PASTE(PASTE(rest_, op), _f16)(&o[i], &x[i], &y[i], n - i);                             \
-    }
+FLOATS(rest_f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
 
-static inline __m256 wide_min(__m256 a, __m256 b)
+static inline __m256 f16_load(const uint16_t *x)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+
+static inline __m256 f16_round_8(__m256 v)
+{
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline void f16_store(uint16_t *x, __m256 v)
+{
+    __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
+
+    v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline __m256 min_8(__m256 a, __m256 b)
 {
     __m256 r = _mm256_min_ps(a, b);
 
@@ -171,7 +239,7 @@ static inline __m256 wide_min(__m256 a, __m256 b)
     return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
 
-static inline __m256 wide_max(__m256 a, __m256 b)
+static inline __m256 max_8(__m256 a, __m256 b)
 {
     __m256 r = _mm256_max_ps(a, b);
 
@@ -179,68 +247,49 @@ static inline __m256 wide_max(__m256 a, __m256 b)
     return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
 
-PAIR_F16(sum, _mm256_add_ps)
-PAIR_F16(min, wide_min)
-PAIR_F16(max, wide_max)
+#define LOAD_8(x) f16_load(&(x))
+#define DIVIDED_8(r, round, by) _mm256_div_ps(round(r), by)
+
+#define FOLD_8(k, name, op, finish)                                                            \
+    static void name##_f16_##k(void *out, const void *const *in, uint64_t divisor, size_t n)   \
+    {                                                                                          \
+        uint16_t *o = out;                                                                     \
+        const __m256 by = _mm256_set1_ps((float)divisor);                                      \
+        size_t i = 0;                                                                          \
+        INPUTS(k, uint16_t);                                                                   \
+        (void)by;                                                                              \
+        for (; i + 8 <= n; i += 8) {                                                           \
+            ELEMENTS(__m256, LOAD_8);                                                          \
+            const __m256 r = TREE_##k(op, f16_round_8);                                        \
+            f16_store(o + i, finish(r, f16_round_8, by));                                      \
+        }                                                                                      \
+        const void *rest[] = {x0 + i, x1 + i, x2 + i, x3 + i, x4 + i, x5 + i, x6 + i, x7 + i}; \
+        name##_rest_f16_##k(o + i, rest, divisor, n - i);                                      \
+    }
+
+EACH(FOLD_8, sum, _mm256_add_ps, WHOLE)
+EACH(FOLD_8, mean, _mm256_add_ps, DIVIDED_8)
+EACH(FOLD_8, min, min_8, WHOLE)
+EACH(FOLD_8, max, max_8, WHOLE)
 #else
-#define sum_f16 rest_sum_f16
-#define min_f16 rest_min_f16
-#define max_f16 rest_max_f16
+FLOATS(f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
 #endif
 
-/* ---- the root ---- */
-
-/* One division, in the type (halves: in f32, then rounded once), and one form of NaN. */
-#define END(name, type, wide, quotient, narrow, is_nan, nan)   \
-    static void name(void *io, uint64_t divisor, size_t n)     \
-    {                                                          \
-        type *x = io;                                          \
-        if (divisor != 1) {                                    \
-            const quotient d = (quotient)divisor;              \
-            for (size_t i = 0; i < n; i++) {                   \
-                x[i] = (type)narrow((quotient)wide(x[i]) / d); \
-            }                                                  \
-        }                                                      \
-        for (size_t i = 0; i < n; i++) {                       \
-            x[i] = is_nan(x[i]) ? (type)(nan) : x[i];          \
-        }                                                      \
-    }
-
-#define IS_NAN(x) ((x) != (x))
-#define IS_NAN_BF16(x) (((x)&0x7fff) > 0x7f80)
-#define IS_NAN_F16(x) (((x)&0x7fff) > 0x7c00)
-#define NEVER_NAN(x) false
-
-END(end_f32, float, SAME, float, SAME, IS_NAN, __builtin_nanf(""))
-END(end_f64, double, SAME, double, SAME, IS_NAN, __builtin_nan(""))
-END(end_bf16, uint16_t, bf16_wide, float, bf16_narrow, IS_NAN_BF16, 0x7fc0)
-END(end_f16, uint16_t, f16_wide, float, f16_narrow, IS_NAN_F16, 0x7e00)
-
-#define END_INTEGER(name, type)                            \
-    static void name(void *io, uint64_t divisor, size_t n) \
-    {                                                      \
-        type *x = io;                                      \
-        const int64_t d = (int64_t)divisor;                \
-        for (size_t i = 0; d != 1 && i < n; i++) {         \
-            x[i] = (type)(x[i] / d);                       \
-        }                                                  \
-    }
-
-END_INTEGER(end_i32, int32_t)
-END_INTEGER(end_i64, int64_t)
-END_INTEGER(end_u8, uint8_t)
+/* ---- the table ---- */
 
 extern const struct reduce_kernels PASTE(reduce_, REDUCE_ISA);
 
-#define ALL(op)                                                              \
-    {                                                                        \
-        op##_f32, op##_f64, op##_bf16, op##_f16, op##_i32, op##_i64, op##_u8 \
+#define BY_ARITY(name)                                   \
+    {                                                    \
+        name##_1, name##_2, name##_3, name##_4, name##_8 \
+    }
+#define BY_DTYPE(op)                                                                     \
+    {                                                                                    \
+        BY_ARITY(op##_f32), BY_ARITY(op##_f64), BY_ARITY(op##_bf16), BY_ARITY(op##_f16), \
+            BY_ARITY(op##_i32), BY_ARITY(op##_i64), BY_ARITY(op##_u8)                    \
     }
 
 const struct reduce_kernels PASTE(reduce_, REDUCE_ISA) = {
     .name = TEXT(REDUCE_ISA),
-    .sum = ALL(sum),
-    .min = ALL(min),
-    .max = ALL(max),
-    .end = ALL(end),
+    .fold = {BY_DTYPE(sum), BY_DTYPE(mean), BY_DTYPE(min), BY_DTYPE(max)},
 };

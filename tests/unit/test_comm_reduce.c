@@ -13,7 +13,7 @@
 
 #define N_MAX 5000
 
-static uint8_t inputs[9][N_MAX * 8 + 64], results[2][N_MAX * 8 + 64];
+static uint8_t inputs[17][N_MAX * 8 + 64], results[3][N_MAX * 8 + 64];
 
 static void fill(struct prng *p, enum dtype dtype, unsigned taste)
 {
@@ -282,6 +282,106 @@ static void one_node_after_the_other_is_the_same_as_all_at_once(void **state)
     }
 }
 
+/* ---- subtrees in the place of leaves ---- */
+
+/* Cuts the tree over [lo, lo + n) into subtrees at random; their widths. */
+static uint32_t cut(struct prng *p, uint32_t lo, uint32_t n, uint32_t *widths)
+{
+    uint32_t half = 1, left_n;
+
+    while (half * 2 < n) {
+        half *= 2;
+    }
+    if (n == 1 || prng_below(p, 4) == 0) {
+        widths[0] = n;
+        return 1;
+    }
+    left_n = cut(p, lo, half, widths);
+    return left_n + cut(p, lo + half, n - half, widths + left_n);
+}
+
+/* Folds each subtree on its own, with reduce_pair() alone: what another rank would have done. */
+static void fold_subtree(enum dtype dtype, enum reduce_op op, uint32_t lo, uint32_t n, size_t len,
+                         uint8_t (*work)[N_MAX * 8 + 64])
+{
+    uint32_t half = 1;
+
+    if (n == 1) {
+        memcpy(work[lo], inputs[lo], sizeof(work[lo]));
+        return;
+    }
+    while (half * 2 < n) {
+        half *= 2;
+    }
+    fold_subtree(dtype, op, lo, half, len, work);
+    fold_subtree(dtype, op, lo + half, n - half, len, work);
+    reduce_pair(dtype, op, work[lo], work[lo], work[lo + half], len);
+}
+
+static void a_fold_over_subtrees_is_the_fold_over_their_leaves(void **state)
+{
+    static uint8_t work[ARRAY_LEN(inputs)][N_MAX * 8 + 64];
+    uint32_t widths[ARRAY_LEN(inputs)];
+    struct prng p;
+
+    prng_init(&p, 7);
+    for (int round = 0; round < 8 * DTYPE_N * REDUCE_OP_N; round++) {
+        enum dtype dtype = (enum dtype)(round % DTYPE_N);
+        enum reduce_op op = (enum reduce_op)(round / DTYPE_N % REDUCE_OP_N);
+        uint32_t leaves_n = (uint32_t)prng_between(&p, 1, ARRAY_LEN(inputs));
+        uint32_t parts_n = cut(&p, 0, leaves_n, widths);
+        size_t len = prng_between(&p, 1, 2500);
+        const void *in[ARRAY_LEN(inputs)];
+
+        fill(&p, dtype, (unsigned)round % 3);
+        fold_into(0, NULL, dtype, op, leaves_n, 0, len);
+        for (uint32_t i = 0, lo = 0; i < parts_n; lo += widths[i++]) {
+            fold_subtree(dtype, op, lo, widths[i], len, work);
+            in[i] = work[lo];
+        }
+        for (unsigned s = 0; reduce_kernels(s) != NULL; s++) {
+            memset(results[1], 0xa5, sizeof(results[1]));
+            reduce_fold(reduce_kernels(s), dtype, op, leaves_n + 2, results[1], NULL, in, widths,
+                        parts_n, len);
+            if (memcmp(results[0], results[1], sizeof(results[0])) != 0) {
+                fail_msg("%s: %s of %u %s in %u subtrees, %zu elements", reduce_kernels(s)->name,
+                         reduce_op_name(op), leaves_n, dtype_name(dtype), parts_n, len);
+            }
+        }
+    }
+}
+
+/* Also one that is written past the caches, wherever it begins. */
+static void every_copy_of_a_result_is_the_same(void **state)
+{
+    const void *in[ARRAY_LEN(inputs)];
+    struct prng p;
+
+    prng_init(&p, 8);
+    for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
+        in[i] = inputs[i];
+    }
+    for (int round = 0; round < 4 * DTYPE_N * REDUCE_OP_N; round++) {
+        enum dtype dtype = (enum dtype)(round % DTYPE_N);
+        enum reduce_op op = (enum reduce_op)(round / DTYPE_N % REDUCE_OP_N);
+        uint32_t k = (uint32_t)prng_between(&p, 1, ARRAY_LEN(inputs));
+        size_t size = dtype_size(dtype), shift = size * prng_below(&p, 64 / size);
+        size_t n = prng_below(&p, N_MAX);
+
+        fill(&p, dtype, (unsigned)round % 3);
+        fold_into(0, NULL, dtype, op, k, 0, n);
+        memset(results[1], 0xa5, sizeof(results[1]));
+        memset(results[2], 0xa5, sizeof(results[2]));
+        (round % 2 == 0 ? reduce_fold : reduce_fold_far)(NULL, dtype, op, k + 2, results[1] + shift,
+                                                         results[2], in, NULL, k, n);
+        assert_memory_equal(results[2], results[0], sizeof(results[0]));
+        assert_memory_equal(results[1] + shift, results[0], sizeof(results[0]) - shift);
+        for (size_t i = 0; i < shift; i++) {
+            assert_int_equal(results[1][i], 0xa5);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +393,8 @@ int main(void)
         cmocka_unit_test(a_result_may_take_the_place_of_an_input),
         cmocka_unit_test(a_callers_floating_point_unit_changes_nothing),
         cmocka_unit_test(one_node_after_the_other_is_the_same_as_all_at_once),
+        cmocka_unit_test(a_fold_over_subtrees_is_the_fold_over_their_leaves),
+        cmocka_unit_test(every_copy_of_a_result_is_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
