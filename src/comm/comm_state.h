@@ -63,8 +63,8 @@ struct comm {
     pthread_cond_t changed; /* a link is there, lost, or has made a claim; a segment has come */
     struct link *links;     /* all of them, in the group or not */
     struct tender *tender;
-    bool closing;
-    uint32_t inside_n; /* threads between comm_enter() and comm_leave() */
+    _Atomic bool closing; /* set under the lock; whoever waits looks at it after the alarm */
+    uint32_t inside_n;    /* threads between comm_enter() and comm_leave() */
     struct comm_stats stats;
 
     _Atomic uint64_t fence;  /* calls in generations before this one fail */
@@ -127,7 +127,6 @@ void exchange_forget(struct comm *c);
  * goes on when all have left. MU_EDONE: it closes; there is nothing to leave then. */
 int comm_enter(struct comm *c);
 void comm_leave(struct comm *c);
-bool comm_closing(struct comm *c); /* any thread, without the lock held */
 
 /* The live link to a worker, or NULL; under c->lock. */
 struct link *group_find(struct comm *c, wid worker);
