@@ -21,8 +21,8 @@ struct segment_ref {
 int segments_open(struct segments **segments_out);
 void segments_close(struct segments *s);
 
-/* Zeroed, aligned to a page; any thread. MU_ENOMEM, MU_ELIMIT, MU_EIO (no memfd here: errno). On
- * success a peer that is told of id with fd can map `bytes` rounded up to pages. */
+/* Zeroed, aligned to a page; any thread. MU_ENOMEM, MU_ELIMIT (SEGMENTS_MAX, or open files), MU_EIO
+ * (no memfd here: errno). Peers are told of `bytes` rounded up to pages. */
 int segment_make(struct segments *s, size_t bytes, void **memory_out, uint32_t *id_out);
 
 /* Of what segment_make() gave. Peers that have mapped it keep the pages until they are told. */
@@ -31,9 +31,13 @@ void segment_free(struct segments *s, void *memory);
 /* False: [data, data + bytes) is not all in one segment. Any thread; some 10 ns. */
 bool segment_find(struct segments *s, const void *data, size_t bytes, struct segment_ref *ref_out);
 
-/* Of the next segment with an id above `after`: false if there is none. fd is borrowed: valid
- * until segment_free(). */
-bool segment_next(struct segments *s, uint32_t after, uint32_t *id_out, int *fd_out,
-                  size_t *bytes_out);
+/* Calls fn for each segment with an id above `after`, by id, until it gives something else than
+ * MU_OK, which is returned. fd is borrowed for the call: nothing is freed meanwhile. fn calls
+ * nothing of this file. */
+typedef int segment_fn(void *arg, uint32_t id, int fd, size_t bytes);
+int segment_each(struct segments *s, uint32_t after, segment_fn *fn, void *arg);
+
+/* This worker's board (shm.h), kept here because it lives as long. */
+struct shm_board *segments_board(struct segments *s);
 
 #endif
