@@ -1,0 +1,218 @@
+/* Calls that all have, or none has.
+ *
+ * A rank that holds the whole result says READY; once it has everyone's READY the call counts, and
+ * returns. If somebody dies before that, the survivors tell each other in the next generation how
+ * they stand (comm_settle): whoever has returned it had everyone's READY, so all of them hold it.
+ * If all hold it, it counts. Otherwise nobody, living or dead, can have returned it, and it is
+ * forgotten. */
+#include "comm/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NEW_HERE UINT64_MAX /* as a count: has made no agreed call, and takes the others' */
+
+struct agreed {
+    uint64_t committed; /* how many count; the number of the last one */
+    bool any;           /* this worker has made, or settled, one: it has a history */
+    bool holds;         /* the result of the next one is here … */
+    bool counts;        /* … and it was settled that it counts */
+
+    /* What is held, of which call. */
+    struct note of;
+    uint64_t generation;
+    uint32_t members_n;
+    uint8_t *bytes;
+    size_t bytes_n;
+};
+
+int agreed_open(struct comm *c)
+{
+    c->agreed = calloc(1, sizeof(*c->agreed));
+    return c->agreed != NULL ? MU_OK : MU_ENOMEM;
+}
+
+static void forget(struct agreed *a)
+{
+    free(a->bytes);
+    a->bytes = NULL;
+    a->holds = a->counts = false;
+}
+
+void agreed_close(struct comm *c)
+{
+    if (c->agreed != NULL) {
+        forget(c->agreed);
+        free(c->agreed);
+        c->agreed = NULL;
+    }
+}
+
+static size_t result_bytes(const struct op *op)
+{
+    const struct comm_call *call = op->call;
+    size_t n = call->count * dtype_size(call->dtype);
+
+    switch (call->op) {
+    case COMM_ALLGATHER:
+        return n * op->c->group.n;
+    case COMM_REDUCE:
+        return op->c->group.me == call->root ? n : 0;
+    case COMM_BROADCAST:
+        return op->c->group.me == call->root && call->out == NULL ? 0 : n;
+    case COMM_BARRIER:
+        return 0;
+    case COMM_SEND:
+        return call->recv ? n : 0;
+    default:
+        return n;
+    }
+}
+
+/* The caller may change what it was given, once it knows that the call failed: so it is copied, now
+ * that it is known to be needed. */
+static int hold(struct op *op, const void *result)
+{
+    struct agreed *a = op->c->agreed;
+    size_t n = result_bytes(op);
+
+    forget(a);
+    a->bytes = malloc(MAX(n, 1));
+    if (a->bytes == NULL) {
+        return MU_ENOMEM;
+    }
+    if (n > 0) {
+        memcpy(a->bytes, result, n);
+    }
+    a->bytes_n = n;
+    a->of = op->base;
+    a->generation = op->result->generation;
+    a->members_n = op->result->members_n;
+    a->holds = true;
+    return MU_OK;
+}
+
+static bool is_same(const struct note *of, const struct comm_call *call)
+{
+    return of->op == call->op && of->count == call->count && of->dtype == call->dtype &&
+           of->reduce == call->reduce;
+}
+
+bool agreed_again(struct op *op, int *rc_out)
+{
+    struct agreed *a = op->c->agreed;
+
+    a->any = true;
+    if (!a->holds) {
+        return false;
+    }
+    if (!a->counts) {
+        *rc_out = op_fail(op, MU_EORDER, COMM_NOBODY,
+                          "it is not settled whether the last agreed call counts");
+        return true;
+    }
+    if (!is_same(&a->of, op->call) || a->bytes_n != result_bytes(op)) {
+        *rc_out = op_fail(op, MU_EORDER, COMM_NOBODY,
+                          "the agreed call that was settled is to be made again first");
+        return true;
+    }
+    op->result->generation = a->generation;
+    op->result->members_n = a->members_n;
+    op->result->newest = op->c->group.number;
+    *rc_out = MU_OK;
+    if ((op->call->flags & COMM_VIEW) != 0) {
+        *rc_out = view_of(op->c, a->bytes, &op->result->view);
+        if (*rc_out != MU_OK) {
+            return true;
+        }
+        a->bytes = NULL;
+    } else if (a->bytes_n > 0) {
+        memcpy(op->call->out, a->bytes, a->bytes_n);
+    }
+    a->committed++;
+    forget(a);
+    return true;
+}
+
+int agreed_ready(struct op *op)
+{
+    struct comm *c = op->c;
+    struct note mine = op->base;
+    int rc;
+
+    mine.kind = NOTE_READY;
+    mine.offset = atomic_load(&c->newest);
+    rc = meet(op, &mine);
+    if (rc == MU_OK) {
+        c->agreed->committed++;
+        op->result->newest = UINT64_MAX;
+        for (uint32_t r = 0; r < c->group.n; r++) {
+            op->result->newest = MIN(op->result->newest, c->exchange->said[r].offset);
+        }
+        return MU_OK;
+    }
+    if (hold(op, op->result->view != NULL ? op->result->view : op->call->out) != MU_OK) {
+        rc = MU_ENOMEM;
+    }
+    if (op->result->view != NULL) {
+        comm_release(c, op->result->view);
+        op->result->view = NULL;
+        views_abandon(c);
+    }
+    return rc;
+}
+
+/* ---- settling ---- */
+
+/* What all of them said, each from its own side, comes to the same. */
+static void decide(struct agreed *a, const struct note *notes, uint32_t n)
+{
+    uint64_t most = 0;
+    bool any = false, all_hold = true;
+
+    for (uint32_t r = 0; r < n; r++) {
+        if (notes[r].offset != NEW_HERE) {
+            any = true;
+            most = MAX(most, notes[r].offset);
+        }
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        all_hold = all_hold && (notes[r].offset == NEW_HERE ||
+                                (notes[r].offset == most && notes[r].index != 0));
+    }
+    if (!any) {
+        return;
+    }
+    if (!a->any) {
+        a->any = true;
+        a->committed = most;
+        if (all_hold) {
+            a->committed++; /* It counts, and is no business of this one. */
+        }
+        return;
+    }
+    if (a->holds && (all_hold || most == a->committed + 1)) {
+        a->counts = true;
+    } else {
+        forget(a);
+    }
+}
+
+int agreed_settle(struct op *op, bool *committed_out)
+{
+    struct agreed *a = op->c->agreed;
+    struct note mine = op->base;
+    int rc;
+
+    mine.kind = NOTE_HERE;
+    mine.offset = a->any ? a->committed + (a->counts ? 1 : 0) : NEW_HERE;
+    mine.index = a->holds && !a->counts;
+    rc = meet(op, &mine);
+    if (rc == MU_OK && !a->counts) {
+        decide(a, op->c->exchange->said, op->c->group.n);
+    }
+    if (rc == MU_OK) {
+        *committed_out = a->counts;
+    }
+    return rc;
+}

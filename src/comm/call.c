@@ -1,0 +1,249 @@
+#include "comm/op.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is wrong with a call, before anybody hears of it ---- */
+
+static const char *bad(const struct comm *c, const struct comm_call *call)
+{
+    const uint32_t n = c->group.n, me = c->group.me;
+    const bool adds =
+        call->op == COMM_ALLREDUCE || call->op == COMM_REDUCE || call->op == COMM_REDUCE_SCATTER;
+    const bool view = (call->flags & COMM_VIEW) != 0;
+
+    if (call->op <= COMM_NONE || call->op >= COMM_SETTLE) {
+        return "there is no such call";
+    }
+    if (call->dtype >= DTYPE_N || call->reduce >= REDUCE_OP_N) {
+        return "there is no such type or reduction";
+    }
+    if (call->count > UINT64_MAX / 16 / MAX(n, 1)) {
+        return "the count is too large";
+    }
+    if (adds && n > REDUCE_INPUTS_MAX) {
+        return "there are too many ranks for one reduction";
+    }
+    if ((call->op == COMM_BROADCAST || call->op == COMM_REDUCE) && call->root >= n) {
+        return "the root is no rank of the group";
+    }
+    if (call->op == COMM_SEND && (call->peer >= n || call->peer == me)) {
+        return "the peer is no other rank of the group";
+    }
+    if (view && call->op != COMM_ALLREDUCE) {
+        return "only the result of allreduce can be a view";
+    }
+    if (call->slices_n != 0 &&
+        (call->op != COMM_ALLREDUCE || call->slices_n > SLICES_MAX ||
+         (call->slices_n & (call->slices_n - 1)) != 0 || call->owners == NULL)) {
+        return "contributions by slices are for allreduce, and their number is a power of two";
+    }
+    for (uint32_t s = 0; s < call->slices_n; s++) {
+        if (call->owners[s] >= n) {
+            return "a slice belongs to no rank of the group";
+        }
+    }
+    return NULL;
+}
+
+static const char *bad_buffers(const struct comm *c, const struct comm_call *call)
+{
+    const bool root = c->group.me == call->root;
+    bool in = call->slices_n == 0, out = (call->flags & COMM_VIEW) == 0;
+
+    if (call->count == 0 || call->op == COMM_BARRIER) {
+        return NULL;
+    }
+    if (call->op == COMM_SEND) {
+        in = !call->recv;
+        out = call->recv;
+    } else if (call->op == COMM_BROADCAST) {
+        in = root;
+        out = !root;
+    } else if (call->op == COMM_REDUCE) {
+        out = root;
+    }
+    if ((in && call->in == NULL) || (out && call->out == NULL)) {
+        return "a buffer is missing";
+    }
+    return NULL;
+}
+
+/* ---- the group ---- */
+
+int call_ready(struct op *op)
+{
+    struct comm_group *g = &op->c->group;
+
+    if (g->number == 0) {
+        return MU_EINVAL;
+    }
+    if (g->broken != MU_OK) {
+        return g->broken;
+    }
+    if (atomic_load(&op->c->fence) > g->number) {
+        return op_fail(op, MU_EPEER, COMM_NOBODY, "generation %" PRIu64 " was overtaken",
+                       g->number);
+    }
+    for (uint32_t r = 0; r < g->n; r++) {
+        if (r != g->me && (g->links[r] == NULL || g->links[r]->proved != g->number)) {
+            return op_fail(op, MU_EPEER, r, "rank %" PRIu32 " is not in generation %" PRIu64 " yet",
+                           r, g->number);
+        }
+    }
+    return MU_OK;
+}
+
+static void number_it(struct op *op)
+{
+    struct comm_group *g = &op->c->group;
+    const struct comm_call *call = op->call;
+
+    op->base = (struct note){.generation = g->number,
+                             .count = call->count,
+                             .op = (uint8_t)call->op,
+                             .dtype = (uint8_t)call->dtype,
+                             .reduce = (uint8_t)call->reduce,
+                             .root = call->root};
+    if (call->op == COMM_SEND) {
+        op->base.root = call->tag;
+        op->base.reduce = 0;
+        op->base.call = call->recv ? ++g->recvs[call->peer] : ++g->sends[call->peer];
+    } else {
+        op->base.call = ++g->call;
+    }
+}
+
+/* The others need not find out by themselves. */
+static void tell_others(struct op *op)
+{
+    struct comm_group *g = &op->c->group;
+    struct note note = op->base;
+
+    note.kind = NOTE_ABORT;
+    note.root = (uint32_t)g->broken;
+    note.index = g->broken_by;
+    note.bytes = note.offset = 0;
+    for (uint32_t r = 0; r < g->n; r++) {
+        if (r != g->me && g->links[r] != NULL) {
+            struct link *l = g->links[r];
+            l->ops->drop(l);
+            if (atomic_load(&l->lost) == MU_OK && l->proved == g->number) {
+                (void)l->ops->send(l, &note, NULL, true);
+                (void)l->ops->flush(l);
+            }
+        }
+    }
+}
+
+/* ---- making it ---- */
+
+static int barrier(struct op *op)
+{
+    struct note mine = op->base;
+
+    mine.kind = NOTE_HERE;
+    return meet(op, &mine);
+}
+
+static int make(struct op *op)
+{
+    int rc = op->call->op == COMM_BARRIER ? barrier(op) : exchange_run(op);
+
+    if (rc == MU_OK && (op->call->flags & COMM_AGREE) != 0) {
+        rc = agreed_ready(op);
+    }
+    return rc;
+}
+
+static int refuse(struct comm_result *result, int status, const char *why)
+{
+    snprintf(result->error, sizeof(result->error), "%s", why);
+    return status;
+}
+
+static void tell_why(struct op *op, struct comm_result *result)
+{
+    const struct comm_group *g = &op->c->group;
+
+    result->rank = g->broken_by;
+    result->worker = g->broken_by < g->n ? g->members[g->broken_by].worker : 0;
+    snprintf(result->error, sizeof(result->error), "%s", g->broken_why);
+}
+
+int call_make(struct comm *c, const struct comm_call *call, struct comm_result *result)
+{
+    struct op op = {.c = c, .call = call, .result = result};
+    const char *why;
+    int rc;
+
+    memset(result, 0, sizeof(*result));
+    result->rank = COMM_NOBODY;
+    op.timeout_ns = call->timeout_ms < 0 ? UINT64_MAX : (uint64_t)call->timeout_ms * 1000000;
+    if (c->group.number == 0) {
+        return refuse(result, MU_EINVAL, "this worker is in no generation yet");
+    }
+    why = bad(c, call);
+    why = why != NULL ? why : bad_buffers(c, call);
+    if (why != NULL) {
+        return refuse(result, MU_EINVAL, why);
+    }
+    rc = call_ready(&op);
+    if (rc != MU_OK) {
+        tell_why(&op, result);
+        return rc;
+    }
+    if ((call->flags & COMM_AGREE) != 0 && agreed_again(&op, &rc)) {
+        if (rc != MU_OK && c->group.broken != MU_OK) {
+            tell_why(&op, result);
+        }
+        return rc;
+    }
+    result->generation = c->group.number;
+    result->members_n = c->group.n;
+    number_it(&op);
+    rc = make(&op);
+    if (rc != MU_OK && c->group.broken != MU_OK) {
+        tell_others(&op);
+        tell_why(&op, result);
+    }
+    return rc;
+}
+
+int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out)
+{
+    const struct comm_call call = {.op = COMM_SETTLE};
+    struct op op = {.c = c, .call = &call};
+    int rc;
+
+    op.timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000;
+    pthread_mutex_lock(&c->engine);
+    rc = call_ready(&op);
+    if (rc == MU_OK) {
+        number_it(&op);
+        rc = agreed_settle(&op, committed_out);
+        if (rc != MU_OK) {
+            tell_others(&op);
+        }
+    }
+    pthread_mutex_unlock(&c->engine);
+    return rc;
+}
+
+int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out)
+{
+    struct comm_result unused, *result = result_out != NULL ? result_out : &unused;
+    int rc;
+
+    mu_assert(result_out != NULL || (call->flags & COMM_VIEW) == 0);
+    if (moving_busy(c)) {
+        struct comm_started *started;
+        rc = comm_start(c, call, &started);
+        return rc == MU_OK ? comm_finish(started, -1, result) : rc;
+    }
+    pthread_mutex_lock(&c->engine);
+    rc = call_make(c, call, result);
+    pthread_mutex_unlock(&c->engine);
+    return rc;
+}

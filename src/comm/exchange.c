@@ -1,0 +1,206 @@
+#include "comm/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int exchange_open(struct comm *c)
+{
+    c->exchange = calloc(1, sizeof(*c->exchange));
+    return c->exchange != NULL ? MU_OK : MU_ENOMEM;
+}
+
+static void free_room(struct exchange *x)
+{
+    free(x->peers);
+    free(x->said);
+    for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
+        free(x->in_slots[i].seq);
+        free(x->out_slots[i].seq);
+        x->in_slots[i].seq = x->out_slots[i].seq = NULL;
+    }
+    x->peers = NULL;
+    x->said = NULL;
+    x->room_n = 0;
+}
+
+void exchange_close(struct comm *c)
+{
+    struct exchange *x = c->exchange;
+
+    if (x == NULL) {
+        return;
+    }
+    free_room(x);
+    for (uint32_t i = 0; i < REDUCE_INPUTS_MAX; i++) {
+        free(x->gather[i]);
+    }
+    if (x->stage != NULL) {
+        comm_free(c, x->stage);
+    }
+    free(x);
+    c->exchange = NULL;
+}
+
+/* Notes that old links carried have been dropped: nobody reads the stage. */
+void exchange_forget(struct comm *c)
+{
+    if (c->exchange != NULL) {
+        free_room(c->exchange);
+    }
+}
+
+static int make_room(struct exchange *x, uint32_t n)
+{
+    bool ok;
+
+    free_room(x);
+    x->peers = calloc(n, sizeof(*x->peers));
+    x->said = calloc(n, sizeof(*x->said));
+    ok = x->peers != NULL && x->said != NULL;
+    for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
+        x->in_slots[i].seq = calloc(n, sizeof(uint64_t));
+        x->out_slots[i].seq = calloc(n, sizeof(uint64_t));
+        ok = ok && x->in_slots[i].seq != NULL && x->out_slots[i].seq != NULL;
+    }
+    if (!ok) {
+        free_room(x);
+        return MU_ENOMEM;
+    }
+    x->room_n = n;
+    return MU_OK;
+}
+
+int exchange_room(struct op *op)
+{
+    struct exchange *x = op->c->exchange;
+    uint32_t n = op->c->group.n;
+
+    if (x->room_n != n && make_room(x, n) != MU_OK) {
+        return op_fail(op, MU_ENOMEM, COMM_NOBODY, "no memory for a group of %u", n);
+    }
+    memset(x->peers, 0, n * sizeof(*x->peers));
+    return MU_OK;
+}
+
+/* ---- one step ---- */
+
+static bool owes(const struct op *op, uint32_t rank)
+{
+    const struct exchange_peer *p = &op->c->exchange->peers[rank];
+
+    return exchange_owes_input(op, rank) || (p->gives && p->took < p->give.hi);
+}
+
+static int receive(struct op *op, uint32_t rank)
+{
+    struct exchange_peer *p = &op->c->exchange->peers[rank];
+    int rc = MU_OK;
+
+    while (rc == MU_OK && !p->held && owes(op, rank)) {
+        struct note note;
+
+        rc = op_head(op, rank, &note);
+        if (rc == MU_OK) {
+            rc = note.kind == NOTE_INPUT ? exchange_take_input(op, rank, &note)
+                                         : exchange_take(op, rank, &note);
+        }
+    }
+    return rc;
+}
+
+/* The peer still reads what the caller may want to change. */
+static bool is_kept(const struct op *op, uint32_t rank)
+{
+    struct link *l = op_link(op, rank);
+    uint64_t kept = op->c->exchange->peers[rank].kept;
+
+    return kept != 0 && l->ops->taken(l) < kept;
+}
+
+static bool has_unsent(const struct op *op, uint32_t rank)
+{
+    const struct exchange *x = op->c->exchange;
+    const struct exchange_peer *p = &x->peers[rank], *me = &x->peers[op->c->group.me];
+
+    return p->in_at < p->fold.hi || (p->takes && p->given < me->give.hi);
+}
+
+static bool exchange_wants_rx(const struct op *op, uint32_t rank)
+{
+    return owes(op, rank) && !op->c->exchange->peers[rank].held;
+}
+
+static bool exchange_wants_tx(const struct op *op, uint32_t rank)
+{
+    return has_unsent(op, rank) || is_kept(op, rank) ||
+           (op->c->exchange->stage_full && is_shm(op_link(op, rank)));
+}
+
+static bool is_settled(const struct op *op, uint32_t rank)
+{
+    return !owes(op, rank) && !has_unsent(op, rank) && !is_kept(op, rank);
+}
+
+static int with_each(struct op *op, int (*act)(struct op *op, uint32_t rank))
+{
+    const struct comm_group *g = &op->c->group;
+
+    /* Beginning with the next rank: so that not all turn to the same one at once. */
+    for (uint32_t i = 1; i < g->n; i++) {
+        int rc = act(op, (g->me + i) % g->n);
+
+        if (rc != MU_OK && rc != MU_EAGAIN) {
+            return rc;
+        }
+    }
+    return MU_OK;
+}
+
+static int exchange_step(struct op *op)
+{
+    struct exchange *x = op->c->exchange;
+    const struct exchange_peer *me = exchange_me(op);
+    const uint64_t hi = x->adds ? me->fold.hi : me->give.hi;
+    int rc;
+
+    x->stage_full = false;
+    rc = with_each(op, exchange_send_inputs);
+    if (rc == MU_OK) {
+        rc = with_each(op, receive);
+    }
+    if (rc == MU_OK) {
+        rc = exchange_fold(op);
+    }
+    if (rc == MU_OK) {
+        rc = with_each(op, exchange_give);
+    }
+    if (rc != MU_OK) {
+        return rc;
+    }
+    for (uint32_t r = 0; r < op->c->group.n; r++) {
+        if (r != op->c->group.me && !is_settled(op, r)) {
+            return MU_EAGAIN;
+        }
+    }
+    return x->done < hi ? MU_EAGAIN : MU_OK;
+}
+
+int exchange_run(struct op *op)
+{
+    struct exchange *x = op->c->exchange;
+    int rc = exchange_plan(op);
+
+    if (rc == MU_OK) {
+        op->step = exchange_step;
+        op->wants_rx = exchange_wants_rx;
+        op->wants_tx = exchange_wants_tx;
+        rc = op_drive(op);
+    }
+    if (x->view != NULL && rc == MU_OK) {
+        op->result->view = view_give(op->c, x->view);
+    } else if (x->view != NULL) {
+        view_fail(op->c, x->view);
+    }
+    x->view = NULL;
+    return rc;
+}

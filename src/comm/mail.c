@@ -1,0 +1,225 @@
+#include "comm/op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAILBOX_MAX 256
+
+struct mail {
+    uint64_t generation;
+    uint32_t rank;
+    uint32_t n;
+    uint8_t bytes[LINK_COPY_MAX];
+};
+
+/* What has come while nobody asked for it; the oldest at `first`. */
+struct mailbox {
+    struct mail *mails[MAILBOX_MAX];
+    uint32_t first, n;
+};
+
+int mailbox_open(struct comm *c)
+{
+    c->mailbox = calloc(1, sizeof(*c->mailbox));
+    return c->mailbox != NULL ? MU_OK : MU_ENOMEM;
+}
+
+static struct mail *box_pop(struct mailbox *box)
+{
+    struct mail *m = box->n > 0 ? box->mails[box->first] : NULL;
+
+    if (m != NULL) {
+        box->first = (box->first + 1) % MAILBOX_MAX;
+        box->n--;
+    }
+    return m;
+}
+
+void mailbox_close(struct comm *c)
+{
+    if (c->mailbox != NULL) {
+        while (c->mailbox->n > 0) {
+            free(box_pop(c->mailbox));
+        }
+        free(c->mailbox);
+        c->mailbox = NULL;
+    }
+}
+
+int mailbox_take(struct comm *c, struct link *l, uint32_t rank, const struct note *note)
+{
+    struct mailbox *box = c->mailbox;
+    struct mail *m;
+    const void *data;
+    int rc;
+
+    if (note->bytes > LINK_COPY_MAX) {
+        link_lose(l, MU_EPROTO, "a mail that is too long");
+        return MU_EPEER;
+    }
+    if (box->n == MAILBOX_MAX) {
+        return MU_EAGAIN;
+    }
+    rc = l->ops->body(l, NULL, &data);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    m = malloc(sizeof(*m));
+    if (m == NULL) {
+        return MU_EAGAIN;
+    }
+    m->generation = note->generation;
+    m->rank = rank;
+    m->n = (uint32_t)note->bytes;
+    memcpy(m->bytes, data, m->n);
+    if (l->ops->done(l) != MU_OK) { /* It was taken back. */
+        free(m);
+        return MU_OK;
+    }
+    box->mails[(box->first + box->n++) % MAILBOX_MAX] = m;
+    return MU_OK;
+}
+
+/* ---- sending and hearing, outside of calls ---- */
+
+struct mailing {
+    struct op op;
+    const struct note *note;
+    const void *frame;
+    uint32_t next, last;
+};
+
+static int send_step(struct op *op)
+{
+    struct mailing *m = (struct mailing *)op;
+
+    for (; m->next <= m->last; m->next++) {
+        if (m->next != op->c->group.me) {
+            int rc = op_send(op, m->next, m->note, m->frame, true);
+            if (rc != MU_OK) {
+                return rc;
+            }
+        }
+    }
+    return MU_OK;
+}
+
+static bool send_wants_tx(const struct op *op, uint32_t rank)
+{
+    return rank >= ((const struct mailing *)op)->next;
+}
+
+static bool wants_nothing(const struct op *op, uint32_t rank)
+{
+    (void)op;
+    (void)rank;
+    return false;
+}
+
+static bool wants_all(const struct op *op, uint32_t rank)
+{
+    (void)op;
+    (void)rank;
+    return true;
+}
+
+int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n)
+{
+    struct note note = {.kind = NOTE_MAIL, .op = COMM_NONE, .bytes = n};
+    struct mailing m = {.op = {.c = c,
+                               .timeout_ns = UINT64_MAX,
+                               .step = send_step,
+                               .wants_rx = wants_nothing,
+                               .wants_tx = send_wants_tx},
+                        .note = &note,
+                        .frame = frame};
+    int rc;
+
+    if (n > LINK_COPY_MAX || n == 0) {
+        return MU_EINVAL;
+    }
+    pthread_mutex_lock(&c->engine);
+    rc = call_ready(&m.op);
+    if (rc == MU_OK && rank != COMM_NOBODY && rank >= c->group.n) {
+        rc = MU_EINVAL;
+    }
+    if (rc == MU_OK) {
+        note.generation = c->group.number;
+        m.op.base = note;
+        m.next = rank == COMM_NOBODY ? 0 : rank;
+        m.last = rank == COMM_NOBODY ? c->group.n - 1 : rank;
+        rc = op_drive(&m.op);
+    }
+    pthread_mutex_unlock(&c->engine);
+    return rc;
+}
+
+/* Whatever is mail, from anybody; what is of a call stays where it is. */
+static int hear_step(struct op *op)
+{
+    struct comm *c = op->c;
+
+    for (uint32_t r = 0; r < c->group.n; r++) {
+        struct link *l = c->group.links[r];
+        struct note note;
+
+        while (r != c->group.me && l->ops->head(l, &note) == MU_OK && note.kind == NOTE_MAIL &&
+               mailbox_take(c, l, r, &note) == MU_OK) {
+        }
+    }
+    return c->mailbox->n > 0 ? MU_OK : MU_EAGAIN;
+}
+
+static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t *n_out,
+                uint32_t *rank_out)
+{
+    for (;;) {
+        struct mail *m;
+
+        if (c->mailbox->n == 0) {
+            int rc = op_drive(op);
+            if (rc != MU_OK) {
+                return rc;
+            }
+        }
+        m = c->mailbox->mails[c->mailbox->first];
+        if (m->generation == c->group.number && m->n > room) {
+            return MU_ELIMIT;
+        }
+        m = box_pop(c->mailbox);
+        if (m->generation == c->group.number) {
+            memcpy(frame, m->bytes, m->n);
+            *n_out = m->n;
+            *rank_out = m->rank;
+            free(m);
+            return MU_OK;
+        }
+        free(m);
+    }
+}
+
+int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
+              uint32_t *rank_out, char *error)
+{
+    struct op op = {.c = c,
+                    .step = hear_step,
+                    .wants_rx = wants_all,
+                    .wants_tx = wants_nothing,
+                    .patient = true,
+                    .timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000};
+    int rc;
+
+    pthread_mutex_lock(&c->engine);
+    rc = call_ready(&op);
+    if (rc == MU_OK) {
+        op.base = (struct note){.generation = c->group.number, .kind = NOTE_MAIL};
+        rc = hear(c, &op, frame, room, n_out, rank_out);
+    }
+    if (rc != MU_OK && error != NULL) {
+        snprintf(error, COMM_ERROR_MAX, "%s",
+                 c->group.broken != MU_OK ? c->group.broken_why : mu_strerror(rc));
+    }
+    pthread_mutex_unlock(&c->engine);
+    return rc;
+}

@@ -1,0 +1,168 @@
+/* Calls that were started are made by a thread of their own, in the order in which they were. */
+#include "comm/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct comm_started {
+    struct comm_started *next;
+    struct comm *c;
+    struct comm_call call;
+    struct comm_result result;
+    int status;
+    bool done;
+};
+
+struct moving {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* on the monotonic clock */
+    struct comm_started *first, **last;
+    pthread_t thread;
+    bool has_thread, stop;
+    _Atomic uint32_t pending_n; /* queued or under way */
+};
+
+int moving_open(struct comm *c)
+{
+    struct moving *m = calloc(1, sizeof(*m));
+    pthread_condattr_t attr;
+
+    if (m == NULL) {
+        return MU_ENOMEM;
+    }
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    m->last = &m->first;
+    c->moving = m;
+    return MU_OK;
+}
+
+/* What is still queued then fails: comm_close() has said that it closes. */
+void moving_close(struct comm *c)
+{
+    struct moving *m = c->moving;
+
+    if (m == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    if (m->has_thread) {
+        pthread_join(m->thread, NULL);
+    }
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+    c->moving = NULL;
+}
+
+bool moving_busy(struct comm *c)
+{
+    return atomic_load_explicit(&c->moving->pending_n, memory_order_acquire) > 0;
+}
+
+static struct comm_started *next_one(struct moving *m)
+{
+    struct comm_started *s;
+
+    pthread_mutex_lock(&m->lock);
+    while (m->first == NULL && !m->stop) {
+        pthread_cond_wait(&m->changed, &m->lock);
+    }
+    s = m->first;
+    if (s != NULL) {
+        m->first = s->next;
+        if (m->first == NULL) {
+            m->last = &m->first;
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
+static void *mover(void *arg)
+{
+    struct comm *c = arg;
+    struct moving *m = c->moving;
+    struct comm_started *s;
+
+    while ((s = next_one(m)) != NULL) {
+        pthread_mutex_lock(&c->engine);
+        s->status = call_make(c, &s->call, &s->result);
+        pthread_mutex_unlock(&c->engine);
+        pthread_mutex_lock(&m->lock);
+        s->done = true;
+        atomic_fetch_sub_explicit(&m->pending_n, 1, memory_order_release);
+        pthread_cond_broadcast(&m->changed);
+        pthread_mutex_unlock(&m->lock);
+    }
+    return NULL;
+}
+
+int comm_start(struct comm *c, const struct comm_call *call, struct comm_started **started_out)
+{
+    struct moving *m = c->moving;
+    struct comm_started *s = calloc(1, sizeof(*s));
+    int rc = s != NULL ? MU_OK : MU_ENOMEM;
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    s->c = c;
+    s->call = *call;
+    pthread_mutex_lock(&m->lock);
+    if (m->stop) {
+        rc = MU_EDONE;
+    } else if (!m->has_thread) {
+        m->has_thread = pthread_create(&m->thread, NULL, mover, c) == 0;
+        rc = m->has_thread ? MU_OK : MU_ENOMEM;
+    }
+    if (rc == MU_OK) {
+        atomic_fetch_add_explicit(&m->pending_n, 1, memory_order_acq_rel);
+        *m->last = s;
+        m->last = &s->next;
+        pthread_cond_broadcast(&m->changed);
+        *started_out = s;
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (rc != MU_OK) {
+        free(s);
+    }
+    return rc;
+}
+
+static struct timespec in_ms(int64_t timeout_ms)
+{
+    uint64_t at_ns = wait_now_ns() + (uint64_t)timeout_ms * 1000000;
+
+    return (struct timespec){.tv_sec = (time_t)(at_ns / 1000000000),
+                             .tv_nsec = (long)(at_ns % 1000000000)};
+}
+
+int comm_finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
+{
+    struct moving *m = s->c->moving;
+    struct timespec due = in_ms(MAX(timeout_ms, 0));
+    int rc = 0;
+
+    pthread_mutex_lock(&m->lock);
+    while (!s->done && rc == 0) {
+        rc = timeout_ms < 0 ? pthread_cond_wait(&m->changed, &m->lock)
+                            : pthread_cond_timedwait(&m->changed, &m->lock, &due);
+    }
+    rc = s->done ? s->status : MU_ETIMEDOUT;
+    pthread_mutex_unlock(&m->lock);
+    if (s->done) {
+        if (result_out != NULL) {
+            *result_out = s->result;
+        }
+        free(s);
+    }
+    return rc;
+}
