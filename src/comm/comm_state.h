@@ -93,6 +93,10 @@ int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
 int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
                   struct link **link_out);
 
+/* The tender, every few seconds, under c->lock: loses a link by TCP whose host has been sent
+ * something and has not answered for 30 s. */
+void tcp_link_check(struct link *l);
+
 /* The tender: a unix socket of a link has something to read, or hung up. */
 void shm_link_hear(struct link *l);
 /* The unix socket, and the peer's pidfd (-1: none), for the tender to watch; they stay the link's.

@@ -1,0 +1,190 @@
+/* A link's life, and what it sleeps on. */
+#include "comm/tcp.h"
+
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void drop(struct link *l)
+{
+    tcp_in_drop(tcp_of(l));
+    tcp_out_drop(tcp_of(l));
+}
+
+/* The handshake of TLS gets on by what it waits for itself, whoever calls. */
+static void await(struct link *l, bool rx, bool tx, struct waiter *w)
+{
+    struct tcp_link *t = tcp_of(l);
+    const bool writes = !t->out.mute && (t->out.n > 0 || tcp_has_left_over(t));
+    short events = 0;
+
+    if (atomic_load(&l->lost) != MU_OK) {
+        return;
+    }
+    if (rx && tcp_in_waits(&t->in)) {
+        events |= POLLIN;
+    }
+    if (tx && writes) {
+        events |= POLLOUT;
+    }
+    if (events != 0 && t->tls != NULL && !t->tls->proved) {
+        events = t->tls->wants;
+    }
+    if (events != 0) {
+        wait_add_fd(w, t->fd, events);
+    }
+}
+
+/* What is queued, for a while; then what has come is thrown away, for closing a socket with
+ * something to read would take back what the peer has not read yet. */
+static void part(struct tcp_link *t)
+{
+    const uint64_t due_ns = wait_now_ns() + TCP_CLOSE_MS * UINT64_C(1000000);
+
+    while (tcp_flush(&t->link) == MU_EAGAIN) {
+        const uint64_t now_ns = wait_now_ns();
+        const bool reads = t->tls != NULL && t->tls->wants == POLLIN;
+        struct pollfd fd = {t->fd, reads ? POLLIN : POLLOUT, 0};
+
+        if (now_ns >= due_ns || poll(&fd, 1, (int)((due_ns - now_ns) / 1000000) + 1) <= 0) {
+            break;
+        }
+    }
+    shutdown(t->fd, SHUT_WR);
+    for (uint32_t left = NOTE_DATA_MAX / TCP_BUFFER; left > 0; left--) {
+        if (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) <= 0) {
+            break;
+        }
+    }
+}
+
+static void free_link(struct tcp_link *t)
+{
+    tcp_tls_close(t);
+    tcp_in_close(&t->in);
+    tcp_out_close(&t->out);
+    free(t);
+}
+
+static void close_link(struct link *l)
+{
+    struct tcp_link *t = tcp_of(l);
+
+    if (atomic_load(&l->lost) == MU_OK) {
+        part(t);
+    }
+    close(t->fd);
+    free_link(t);
+}
+
+static const struct link_ops tcp_ops = {
+    .name = "tcp",
+    .send = tcp_send,
+    .flush = tcp_flush,
+    .taken = tcp_taken,
+    .head = tcp_head,
+    .body = tcp_body,
+    .done = tcp_done,
+    .drop = drop,
+    .prove = tcp_prove,
+    .await = await,
+    .close = close_link,
+};
+
+/* A host that is gone says nothing. While nothing is under way probes find out; while something is,
+ * tcp_link_check() does. TCP_USER_TIMEOUT would not do: it also ends a connection to a live worker
+ * that does not read for that long, because it computes. */
+static void set_options(int fd)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},
+    };
+    const char *congestion = getenv("MUSTER_TCP_CONGESTION");
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+    }
+    if (congestion != NULL && congestion[0] != '\0' &&
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) !=
+            0) {
+        log_warn("comm",
+                 "MUSTER_TCP_CONGESTION=%s: %s; the system's is used (sysctl "
+                 "net.ipv4.tcp_available_congestion_control lists what there is)",
+                 congestion, strerror(errno));
+    }
+}
+
+static void say_where(struct tcp_link *t)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_storage room;
+    } a;
+    socklen_t n = sizeof(a);
+    char text[INET6_ADDRSTRLEN] = "?";
+    unsigned port = 0;
+    const char *name = t->tls != NULL ? "tcp+tls" : "tcp";
+
+    if (getpeername(t->fd, &a.any, &n) == 0 && a.any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &a.v4.sin_addr, text, sizeof(text));
+        port = ntohs(a.v4.sin_port);
+    } else if (a.any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &a.v6.sin6_addr, text, sizeof(text));
+        port = ntohs(a.v6.sin6_port);
+    }
+    snprintf(t->link.where, sizeof(t->link.where), "%s %s:%u", name, text, port);
+}
+
+int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
+                  struct link **link_out)
+{
+    struct tcp_link *t = calloc(1, sizeof(*t));
+
+    if (t == NULL) {
+        return MU_ENOMEM;
+    }
+    t->link.ops = &tcp_ops;
+    t->link.comm = c;
+    t->link.session = *session;
+    t->link.rank = COMM_NOBODY;
+    t->fd = fd;
+    if (tcp_in_open(&t->in) != MU_OK || tcp_out_open(&t->out) != MU_OK ||
+        (c->config.tls && tcp_tls_open(t) != MU_OK)) {
+        free_link(t);
+        return MU_ENOMEM;
+    }
+    set_options(fd);
+    say_where(t);
+    *link_out = &t->link;
+    return MU_OK;
+}
+
+void tcp_link_check(struct link *l)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof(info);
+
+    if (l->ops != &tcp_ops || atomic_load(&l->lost) != MU_OK ||
+        getsockopt(tcp_of(l)->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
+        return;
+    }
+    /* Sent again and again, or asked whether there is room: and no answer. */
+    if ((info.tcpi_retransmits > 1 || info.tcpi_probes > 1) &&
+        info.tcpi_last_ack_recv > TCP_SILENCE_MS) {
+        link_lose(l, MU_EPEER, "its host has not answered for 30 s");
+    }
+}
