@@ -217,6 +217,10 @@ int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out)
     struct op op = {.c = c, .call = &call};
     int rc;
 
+    rc = comm_enter(c);
+    if (rc != MU_OK) {
+        return rc;
+    }
     op.timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000;
     pthread_mutex_lock(&c->engine);
     rc = call_ready(&op);
@@ -228,6 +232,7 @@ int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out)
         }
     }
     pthread_mutex_unlock(&c->engine);
+    comm_leave(c);
     return rc;
 }
 
@@ -242,8 +247,15 @@ int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *r
         rc = comm_start(c, call, &started);
         return rc == MU_OK ? comm_finish(started, -1, result) : rc;
     }
+    rc = comm_enter(c);
+    if (rc != MU_OK) {
+        memset(result, 0, sizeof(*result));
+        result->rank = COMM_NOBODY;
+        return refuse(result, rc, "this worker is leaving");
+    }
     pthread_mutex_lock(&c->engine);
     rc = call_make(c, call, result);
     pthread_mutex_unlock(&c->engine);
+    comm_leave(c);
     return rc;
 }

@@ -139,6 +139,10 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n)
     if (n > LINK_COPY_MAX || n == 0) {
         return MU_EINVAL;
     }
+    rc = comm_enter(c);
+    if (rc != MU_OK) {
+        return rc;
+    }
     pthread_mutex_lock(&c->engine);
     rc = call_ready(&m.op);
     if (rc == MU_OK && rank != COMM_NOBODY && rank >= c->group.n) {
@@ -152,6 +156,7 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n)
         rc = op_drive(&m.op);
     }
     pthread_mutex_unlock(&c->engine);
+    comm_leave(c);
     return rc;
 }
 
@@ -208,8 +213,11 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
                     .wants_tx = wants_nothing,
                     .patient = true,
                     .timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000};
-    int rc;
+    int rc = comm_enter(c);
 
+    if (rc != MU_OK) {
+        return rc;
+    }
     pthread_mutex_lock(&c->engine);
     rc = call_ready(&op);
     if (rc == MU_OK) {
@@ -221,5 +229,6 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
                  c->group.broken != MU_OK ? c->group.broken_why : mu_strerror(rc));
     }
     pthread_mutex_unlock(&c->engine);
+    comm_leave(c);
     return rc;
 }

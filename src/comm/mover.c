@@ -6,7 +6,8 @@
 #include <time.h>
 
 struct comm_started {
-    struct comm_started *next;
+    struct comm_started *next;  /* in the queue */
+    struct comm_started *other; /* of all that are not finished yet */
     struct comm *c;
     struct comm_call call;
     struct comm_result result;
@@ -18,6 +19,7 @@ struct moving {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */
     struct comm_started *first, **last;
+    struct comm_started *all;
     pthread_t thread;
     bool has_thread, stop;
     _Atomic uint32_t pending_n; /* queued or under way */
@@ -41,7 +43,8 @@ int moving_open(struct comm *c)
     return MU_OK;
 }
 
-/* What is still queued then fails: comm_close() has said that it closes. */
+/* What is still queued fails at once: comm_close() has said that it closes. What nobody has
+ * finished is freed. */
 void moving_close(struct comm *c)
 {
     struct moving *m = c->moving;
@@ -55,6 +58,11 @@ void moving_close(struct comm *c)
     pthread_mutex_unlock(&m->lock);
     if (m->has_thread) {
         pthread_join(m->thread, NULL);
+    }
+    while (m->all != NULL) {
+        struct comm_started *s = m->all;
+        m->all = s->other;
+        free(s);
     }
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->lock);
@@ -109,10 +117,10 @@ int comm_start(struct comm *c, const struct comm_call *call, struct comm_started
 {
     struct moving *m = c->moving;
     struct comm_started *s = calloc(1, sizeof(*s));
-    int rc = s != NULL ? MU_OK : MU_ENOMEM;
+    int rc = MU_OK;
 
-    if (rc != MU_OK) {
-        return rc;
+    if (s == NULL) {
+        return MU_ENOMEM;
     }
     s->c = c;
     s->call = *call;
@@ -127,6 +135,8 @@ int comm_start(struct comm *c, const struct comm_call *call, struct comm_started
         atomic_fetch_add_explicit(&m->pending_n, 1, memory_order_acq_rel);
         *m->last = s;
         m->last = &s->next;
+        s->other = m->all;
+        m->all = s;
         pthread_cond_broadcast(&m->changed);
         *started_out = s;
     }
@@ -145,24 +155,52 @@ static struct timespec in_ms(int64_t timeout_ms)
                              .tv_nsec = (long)(at_ns % 1000000000)};
 }
 
-int comm_finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
+static void take_out(struct moving *m, struct comm_started *s)
+{
+    struct comm_started **at = &m->all;
+
+    while (*at != s) {
+        at = &(*at)->other;
+    }
+    *at = s->other;
+}
+
+static int finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
 {
     struct moving *m = s->c->moving;
     struct timespec due = in_ms(MAX(timeout_ms, 0));
     int rc = 0;
+    bool done;
 
     pthread_mutex_lock(&m->lock);
     while (!s->done && rc == 0) {
         rc = timeout_ms < 0 ? pthread_cond_wait(&m->changed, &m->lock)
                             : pthread_cond_timedwait(&m->changed, &m->lock, &due);
     }
-    rc = s->done ? s->status : MU_ETIMEDOUT;
+    done = s->done;
+    if (done) {
+        take_out(m, s);
+    }
     pthread_mutex_unlock(&m->lock);
-    if (s->done) {
-        if (result_out != NULL) {
-            *result_out = s->result;
-        }
-        free(s);
+    if (!done) {
+        return MU_ETIMEDOUT;
+    }
+    rc = s->status;
+    if (result_out != NULL) {
+        *result_out = s->result;
+    }
+    free(s);
+    return rc;
+}
+
+int comm_finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
+{
+    struct comm *c = s->c;
+    int rc = comm_enter(c);
+
+    if (rc == MU_OK) {
+        rc = finish(s, timeout_ms, result_out);
+        comm_leave(c);
     }
     return rc;
 }

@@ -145,13 +145,8 @@ static int look_around(struct op *op)
     struct comm *c = op->c;
     struct comm_group *g = &c->group;
     char text[NOTE_TEXT_MAX];
-    uint32_t lost = COMM_NOBODY;
-    bool closing;
 
-    pthread_mutex_lock(&c->lock);
-    closing = c->closing;
-    pthread_mutex_unlock(&c->lock);
-    if (closing) {
+    if (atomic_load(&c->closing)) {
         return op_fail(op, MU_EDONE, COMM_NOBODY, "this worker is leaving");
     }
     for (uint32_t r = 0; r < g->n; r++) {
@@ -161,7 +156,7 @@ static int look_around(struct op *op)
     }
     if (atomic_load(&c->fence) > g->number) {
         note_print(&op->base, text);
-        return op_fail(op, MU_EPEER, lost, "generation %" PRIu64 " was overtaken during %s",
+        return op_fail(op, MU_EPEER, COMM_NOBODY, "generation %" PRIu64 " was overtaken during %s",
                        g->number, text);
     }
     return MU_OK;
