@@ -102,8 +102,9 @@ void shm_link_hear(struct link *l);
 /* The unix socket, and the peer's pidfd (-1: none), for the tender to watch; they stay the link's.
  * The number of those that are there. */
 int shm_link_fds(struct link *l, int fds[2]);
-/* Any thread, under c->lock: tells the peer of a segment that is new or gone. */
-void shm_link_tell(struct link *l, uint32_t segment, int fd, size_t bytes);
+/* Any thread, under c->lock: tells the peer of a segment that is new (and of any that it was not
+ * told of), or gone. */
+void shm_link_tell(struct link *l, uint32_t segment);
 void shm_link_tell_gone(struct link *l, uint32_t segment);
 
 /* ---- calls: what they keep between them, made by comm_open() and freed by comm_close() ---- */

@@ -134,9 +134,11 @@ void shm_out_move(struct shm_link *s, uint64_t generation, const uint8_t proof[H
     pthread_mutex_unlock(&s->out.lock);
 }
 
-void shm_link_tell(struct link *l, uint32_t segment, int fd, size_t bytes)
+void shm_link_tell(struct link *l, uint32_t segment)
 {
-    shm_out_flush(shm_of(l)); /* … tells of all that are new. */
+    if (segment > atomic_load(&shm_of(l)->out.told)) {
+        shm_out_flush(shm_of(l));
+    }
 }
 
 void shm_link_tell_gone(struct link *l, uint32_t segment)
