@@ -78,8 +78,8 @@ struct link {
     int fd;            /* what it was opened with */
     uint8_t path;      /* COMM_SHM, COMM_TCP */
     bool in_group;     /* changed by the engine, under the lock */
-    bool watched;
-    bool counted; /* among the lost ones */
+    uint32_t watched;  /* as epoll has it; 0: not at all */
+    bool counted;      /* among the lost ones */
     uint64_t made_ns;
 
     /* The engine's. */

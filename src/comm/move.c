@@ -1,0 +1,336 @@
+/* From one generation to the next. Links are the workers', not the group's: those between members
+ * of both are only numbered anew. Then each side proves to each other one that it knows the new
+ * key, and the move is over when all have. */
+#include "comm/tender.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One comm_move(): who of the others is wanted from the tender, by rank. */
+struct move {
+    struct comm *c;
+    bool *wanted;
+};
+
+/* ---- the group becomes another ---- */
+
+void group_free(struct comm_group *g)
+{
+    free(g->members);
+    free(g->links);
+    free(g->sends);
+    free(g->recvs);
+}
+
+static int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out)
+{
+    struct comm_group g = {.number = from->number,
+                           .run = from->run,
+                           .kind = from->kind,
+                           .n = from->members_n,
+                           .me = me,
+                           .broken_by = COMM_NOBODY};
+
+    memcpy(g.key, from->key, KEY_BYTES);
+    g.members = malloc(g.n * sizeof(*g.members));
+    g.links = calloc(g.n, sizeof(struct link *));
+    g.sends = calloc(g.n, sizeof(*g.sends));
+    g.recvs = calloc(g.n, sizeof(*g.recvs));
+    if (g.members == NULL || g.links == NULL || g.sends == NULL || g.recvs == NULL) {
+        group_free(&g);
+        return MU_ENOMEM;
+    }
+    memcpy(g.members, from->members, g.n * sizeof(*g.members));
+    *g_out = g;
+    return MU_OK;
+}
+
+/* Under c->lock. */
+static void adopt(struct comm *c, uint32_t rank, struct link *l)
+{
+    l->rank = rank;
+    l->in_group = true;
+    c->group.links[rank] = l;
+}
+
+/* Closes links of the group before that have no rank in this one. */
+static void put_away_rest(struct comm *c)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        struct link *l = c->links;
+
+        while (l != NULL && !(l->in_group && l->rank == UINT32_MAX)) {
+            l = l->next;
+        }
+        pthread_mutex_unlock(&c->lock);
+        if (l == NULL) {
+            return;
+        }
+        link_put_away(c, l);
+    }
+}
+
+void group_set(struct comm *c, const struct comm_group *g)
+{
+    struct comm_group old;
+
+    views_abandon(c);
+    exchange_forget(c);
+    pthread_mutex_lock(&c->lock);
+    old = c->group;
+    c->group = *g;
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        l->rank = UINT32_MAX;
+    }
+    for (uint32_t r = 0; r < g->n; r++) {
+        struct link *l = r == g->me ? NULL : group_find(c, g->members[r].worker);
+
+        if (l != NULL) {
+            c->stats.kept_n += l->in_group;
+            adopt(c, r, l);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    put_away_rest(c);
+    group_free(&old);
+}
+
+/* ---- one member ---- */
+
+static void say_proof(struct comm *c, struct link *l)
+{
+    const struct comm_group *g = &c->group;
+    uint8_t proof[HELLO_PROOF_BYTES];
+
+    hello_proof(&c->hello, &l->session, g->number, g->key, c->hello.self, g->me, l->session.peer,
+                l->rank, proof);
+    if (l->ops->prove(l, g->number, proof) == MU_OK) {
+        l->said = g->number;
+    }
+}
+
+/* MU_OK: it has proved that it is in this generation; MU_EAGAIN: not yet; MU_EPEER: it never will,
+ * for it is in a newer one. */
+static int check_claim(struct comm *c, struct link *l)
+{
+    const struct comm_group *g = &c->group;
+    uint8_t right[HELLO_PROOF_BYTES], proof[HELLO_PROOF_BYTES];
+
+    if (l->proved == g->number) {
+        return MU_OK;
+    }
+    pthread_mutex_lock(&c->lock);
+    const uint64_t claim = l->claim;
+
+    memcpy(proof, l->claim_proof, sizeof(proof));
+    pthread_mutex_unlock(&c->lock);
+    if (claim != g->number) {
+        return claim > g->number ? MU_EPEER : MU_EAGAIN;
+    }
+    hello_proof(&c->hello, &l->session, g->number, g->key, l->session.peer, l->rank, c->hello.self,
+                g->me, right);
+    if (!hello_equal(right, proof)) {
+        pthread_mutex_lock(&c->lock);
+        c->stats.refused_n++;
+        pthread_mutex_unlock(&c->lock);
+        link_lose(l, MU_EREFUSED, "it does not know the key of the generation that it claims");
+        return MU_EAGAIN;
+    }
+    l->proved = g->number;
+    return MU_OK;
+}
+
+/* The link to this rank, if there is one; the higher rank dials. */
+static struct link *seek(struct move *m, uint32_t rank)
+{
+    struct comm *c = m->c;
+    struct comm_group *g = &c->group;
+    struct link *l = g->links[rank];
+
+    if (l != NULL && atomic_load(&l->lost) != MU_OK) {
+        g->links[rank] = NULL;
+        link_put_away(c, l);
+        l = NULL;
+    }
+    if (l == NULL) {
+        pthread_mutex_lock(&c->lock);
+        l = group_find(c, g->members[rank].worker);
+        if (l != NULL) {
+            adopt(c, rank, l);
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (l == NULL && rank < g->me && !m->wanted[rank]) {
+        m->wanted[rank] = tender_want(c, &g->members[rank]) == MU_OK;
+    }
+    return l;
+}
+
+static int meet(struct move *m, uint32_t rank)
+{
+    struct comm *c = m->c;
+    struct link *l = seek(m, rank);
+    struct note note;
+
+    if (l == NULL) {
+        return MU_EAGAIN;
+    }
+    if (l->said != c->group.number) {
+        say_proof(c, l);
+    }
+    const bool busy = l->ops->flush(l) == MU_EAGAIN || l->said != c->group.number;
+
+    /* By TCP claims come among the notes. */
+    (void)l->ops->head(l, &note);
+    const int rc = check_claim(c, l);
+
+    if (rc == MU_OK && !busy) {
+        return atomic_load(&l->lost) == MU_OK ? MU_OK : MU_EAGAIN;
+    }
+    l->ops->await(l, rc != MU_OK && l->path == COMM_TCP, busy, &c->waiter);
+    return rc == MU_OK ? MU_EAGAIN : rc;
+}
+
+/* ---- all of them ---- */
+
+/* *missing is the first who is not there yet, or who never will be. */
+static int meet_all(struct move *m, uint32_t *missing)
+{
+    const struct comm_group *g = &m->c->group;
+    int rc = MU_OK;
+
+    for (uint32_t r = 0; r < g->n; r++) {
+        const int one = r == g->me ? MU_OK : meet(m, r);
+
+        if (one != MU_OK && rc != MU_EPEER && (rc == MU_OK || one == MU_EPEER)) {
+            *missing = r;
+            rc = one;
+        }
+    }
+    return rc;
+}
+
+static int move_run(struct move *m, uint64_t due_ns, uint32_t *missing)
+{
+    struct comm *c = m->c;
+
+    wait_begin(&c->waiter, c);
+    for (;;) {
+        int rc = meet_all(m, missing);
+
+        if (rc != MU_EAGAIN) {
+            return rc;
+        }
+        if (atomic_load(&c->closing)) {
+            return MU_EDONE;
+        }
+        if (atomic_load(&c->fence) > c->group.number) {
+            return MU_EPEER;
+        }
+        rc = wait_for(&c->waiter, due_ns);
+        if (rc != MU_OK) {
+            return rc;
+        }
+    }
+}
+
+static void settle(struct comm *c, int rc, uint32_t missing)
+{
+    struct comm_group *g = &c->group;
+    char who[WID_TEXT_MAX];
+    struct comm_stats stats;
+
+    if (rc == MU_OK) {
+        g->broken = g->entered ? g->broken : MU_OK;
+        g->entered = true;
+        comm_stats(c, &stats);
+        log_info("comm",
+                 "generation %" PRIu64 ": rank %" PRIu32 " of %" PRIu32 "; links: %" PRIu64
+                 " by shm, %" PRIu64 " by tcp",
+                 g->number, g->me, g->n, stats.shm_links, stats.tcp_links);
+        return;
+    }
+    g->broken = MU_EPEER;
+    g->broken_by = missing;
+    snprintf(g->broken_why, sizeof(g->broken_why),
+             "worker %s (rank %" PRIu32 ") has not come to generation %" PRIu64,
+             wid_print(g->members[missing].worker, who), missing, g->number);
+    log_info("comm", "%s: %s", g->broken_why, mu_strerror(rc));
+}
+
+/* The engine is held. */
+static int move_to(struct comm *c, const struct generation *to, uint32_t me, uint64_t due_ns,
+                   wid *missing_out)
+{
+    struct move m = {.c = c};
+    struct comm_group g;
+    uint32_t missing = me;
+    int rc = MU_OK;
+
+    if (to->number < c->group.number) {
+        return MU_ESTALE;
+    }
+    m.wanted = calloc(to->members_n, sizeof(*m.wanted));
+    if (m.wanted == NULL) {
+        return MU_ENOMEM;
+    }
+    if (to->number > c->group.number) {
+        rc = group_make(to, me, &g);
+        if (rc != MU_OK) {
+            goto err_wanted;
+        }
+        group_set(c, &g);
+    }
+    rc = move_run(&m, due_ns, &missing);
+    for (uint32_t r = 0; r < c->group.n; r++) {
+        if (m.wanted[r]) {
+            tender_forget(c, c->group.members[r].worker);
+        }
+    }
+    settle(c, rc, missing);
+    if ((rc == MU_ETIMEDOUT || rc == MU_EPEER) && missing_out != NULL) {
+        *missing_out = c->group.members[missing].worker;
+    }
+err_wanted:
+    free(m.wanted);
+    return rc;
+}
+
+static bool find_self(struct comm *c, const struct generation *g, uint32_t *me_out)
+{
+    for (uint32_t r = 0; r < g->members_n; r++) {
+        if (g->members[r].worker == c->hello.self) {
+            *me_out = r;
+            return true;
+        }
+    }
+    return false;
+}
+
+int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
+{
+    const uint64_t due_ns = group_due_ns(timeout_ms);
+    uint32_t me;
+    int rc = comm_enter(c);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (g->number < comm_generation(c)) {
+        comm_leave(c);
+        return MU_ESTALE;
+    }
+    comm_fence(c, g->number); /* Whoever makes a call in an older one gives up the engine. */
+    pthread_mutex_lock(&c->engine);
+    if (g->number == 0 || g->run != c->config.run || !find_self(c, g, &me)) {
+        rc = MU_EINVAL;
+    } else {
+        rc = move_to(c, g, me, due_ns, missing_out);
+    }
+    pthread_mutex_unlock(&c->engine);
+    comm_leave(c);
+    return rc;
+}

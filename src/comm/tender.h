@@ -1,0 +1,166 @@
+/* The thread that makes links, from inside: it listens, dials, shakes hands, watches the sockets of
+ * links for what only their ends tell, and puts away links that were lost and are nobody's.
+ *
+ * tender.c         the thread: what it sleeps on, and what each event means
+ * tender_listen.c  where it listens, and whom it lets in
+ * tender_hand.c    hands being shaken: bytes in, bytes out, time
+ * tender_dial.c    wanted members: when and by which path they are dialed
+ * tender_link.c    from a handshake to a link; which of two stays; loss
+ *
+ * Hands are the thread's alone. Wants and links are shared, under c->lock. What epoll reports is
+ * looked up by a number that is never used twice: it may be gone by then. */
+#ifndef COMM_TENDER_H
+#define COMM_TENDER_H
+
+#include "base/log.h"
+#include "comm/addr.h"
+#include "comm/comm_state.h"
+
+#define HANDS_MAX                                                                  \
+    64 /* that others may hold out at a time; the one that waits longest gives way \
+        */
+#define DIAL_FIRST_MS 1
+#define DIAL_LAST_MS 200
+#define MS UINT64_C(1000000) /* in ns */
+
+/* What an event is about: in the upper byte of epoll's data, a number in the rest. */
+enum tender_what {
+    WHAT_WAKE,
+    WHAT_TCP,  /* a listener … */
+    WHAT_UNIX, /* … */
+    WHAT_HAND,
+    WHAT_LINK,
+    WHAT_PROCESS /* of a link's peer: its pidfd */
+};
+#define WHAT_SHIFT 56
+
+/* One connection until it is a link. */
+struct hand {
+    struct hand *next;
+    uint64_t id;
+    int fd;
+    uint8_t path;      /* COMM_SHM, COMM_TCP */
+    bool connecting;   /* dialed, and not there yet */
+    bool spoke;        /* the other side */
+    struct want *want; /* dialed: for whom; NULL: it came to us, or is wanted no more */
+    char from[ADDR_MAX_LEN];
+    uint64_t due_ns;
+    struct hello hello;
+    uint8_t out[HELLO_BYTES];
+    size_t out_n, out_at;
+};
+
+/* A member that somebody waits for. */
+struct want {
+    struct want *next;
+    struct member member;
+    uint32_t n;         /* how many want it; 0: freed by the thread */
+    uint64_t next_ns;   /* when to dial (again) … */
+    uint32_t pause_ms;  /* … and how long after that */
+    struct hand *hand;  /* the thread's: under way */
+    uint32_t refused_n; /* the thread's: how often its unix socket came to nothing */
+    bool said;          /* the thread's: that it can't be dialed was logged */
+    uint8_t made;       /* the thread's: path of the last link … */
+    uint64_t made_ns;   /* … and when */
+};
+
+struct tender {
+    pthread_t thread;
+    bool running; /* the thread was started */
+    int epoll_fd;
+    int wake_fd;
+    int tcp_fd, unix_fd; /* listeners; -1: none */
+    _Atomic bool stop;
+
+    /* The thread's. */
+    struct hand *hands;
+    uint32_t accepted_n; /* of them, those that came to us */
+    uint64_t ids_n;
+    uint64_t accept_ns; /* no descriptors were left: not before this; 0: now */
+    uint64_t check_ns;  /* when links_check() is due */
+    struct log_pace refused_pace;
+
+    /* Under c->lock. */
+    struct want *wants;
+    struct link *hearing; /* in use by the thread: not to be closed now */
+    bool renamed;         /* all hands are to be dropped */
+
+    pthread_mutex_t pace_lock; /* a leaf: log of losses */
+    struct log_pace lost_pace;
+};
+
+/* ---- tender.c ---- */
+
+/* Ends the thread; what it held stays until tender_close(). */
+void tender_stop(struct comm *c);
+/* Any thread: it is to look at everything anew. */
+void tender_wake(struct comm *c);
+/* The thread's: adds a descriptor; events as of epoll. */
+int tender_watch(struct tender *t, int fd, uint32_t events, enum tender_what what, uint64_t id);
+void tender_unwatch(struct tender *t, int fd);
+
+/* ---- tender_listen.c ---- */
+
+int listeners_open(struct comm *c, const struct comm_config *config, char *error);
+void listeners_close(struct tender *t);
+/* Takes whoever has come. */
+void listener_accept(struct comm *c, enum tender_what what);
+/* Listens again after a pause for want of descriptors; when to look again, or UINT64_MAX. */
+uint64_t listeners_resume(struct comm *c, uint64_t now_ns);
+
+/* ---- tender_hand.c: all of the thread's ---- */
+
+/* A hand for a connection; fd is given on success. want NULL: we listen. MU_ENOMEM, MU_EIO. */
+int hand_open(struct comm *c, int fd, uint8_t path, struct want *want, struct hand **hand_out);
+void hand_close(struct comm *c, struct hand *h);
+/* Something happened on it; it may be gone afterwards. */
+void hand_go(struct comm *c, struct hand *h);
+/* Closes those that took too long; the next one's time, or UINT64_MAX. */
+uint64_t hands_expire(struct comm *c, uint64_t now_ns);
+void hands_drop(struct comm *c);
+/* There is no room for more: the one that has been silent longest goes. */
+void hands_make_room(struct comm *c);
+/* Counts and logs a connection that was turned away. */
+void hand_refuse(struct comm *c, struct hand *h, const char *why, bool timed_out);
+
+/* ---- tender_dial.c ---- */
+
+/* Dials whoever is due; when to look again, or UINT64_MAX. */
+uint64_t wants_dial(struct comm *c, uint64_t now_ns);
+/* A dialed connection is there: the same hand, or another if there is a better path now. False:
+ * neither, and the hand is gone. */
+bool dial_connected(struct comm *c, struct hand **hand);
+/* The hand, which is gone, came to nothing: again later, perhaps by another path. refused: there
+ * was somebody, who did not want to. */
+void dial_failed(struct want *w, uint8_t path, bool refused);
+void wants_close(struct tender *t);
+
+/* ---- tender_link.c ---- */
+
+/* Both sides are sure of each other. The hand is gone afterwards. */
+void link_make(struct comm *c, struct hand *h);
+/* Stops watching what was lost, and puts away what is nobody's. True: something is left that could
+ * not be put away now. */
+bool links_sweep(struct comm *c);
+/* Loses links to hosts that no longer answer; when to look again, or UINT64_MAX. */
+uint64_t links_check(struct comm *c, uint64_t now_ns);
+/* Its socket, or its peer's process, has something to tell. */
+void link_event(struct comm *c, uint64_t id);
+/* The engine's holder, without c->lock: takes a link out of the list, waits until the tender is
+ * done with it, and closes it. */
+void link_put_away(struct comm *c, struct link *l);
+
+/* ---- group.c, move.c ---- */
+
+/* On the monotonic clock; UINT64_MAX: never, if timeout_ms is negative. */
+uint64_t group_due_ns(int64_t timeout_ms);
+/* The engine's holder: the group is this one (what it points to is given), with the links that
+ * there are; others of the group before are closed. */
+void group_set(struct comm *c, const struct comm_group *g);
+void group_free(struct comm_group *g);
+
+/* "n3.0#2", for the log. */
+#define WID_TEXT_MAX 40
+const char *wid_print(wid worker, char text[WID_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,239 @@
+/* Members that somebody waits for, and how they are dialed: by the unix socket of their port if
+ * they are on this host, else by TCP; again and again while there is no link and it is wanted,
+ * after 1 ms, 2 ms … 200 ms. */
+#include "comm/tender.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHM_TRIES 3        /* until TCP is taken instead */
+#define SHORT_LIFE_MS 1000 /* a link that did not live longer came to nothing */
+
+static struct want *find(struct tender *t, wid worker)
+{
+    struct want *w = t->wants;
+
+    while (w != NULL && w->member.worker != worker) {
+        w = w->next;
+    }
+    return w;
+}
+
+int tender_want(struct comm *c, const struct member *m)
+{
+    struct tender *t = c->tender;
+    struct want *made = calloc(1, sizeof(*made));
+
+    if (made == NULL) {
+        return MU_ENOMEM;
+    }
+    pthread_mutex_lock(&c->lock);
+    struct want *w = find(t, m->worker);
+
+    if (w == NULL) {
+        made->member = *m;
+        made->pause_ms = DIAL_FIRST_MS;
+        made->next = t->wants;
+        t->wants = w = made;
+        made = NULL;
+    }
+    w->n++;
+    pthread_mutex_unlock(&c->lock);
+    free(made);
+    tender_wake(c);
+    return MU_OK;
+}
+
+void tender_forget(struct comm *c, wid worker)
+{
+    pthread_mutex_lock(&c->lock);
+    struct want *w = find(c->tender, worker);
+
+    mu_assert(w != NULL && w->n > 0);
+    w->n--;
+    pthread_mutex_unlock(&c->lock);
+    tender_wake(c);
+}
+
+void wants_close(struct tender *t)
+{
+    while (t->wants != NULL) {
+        struct want *w = t->wants;
+
+        t->wants = w->next;
+        free(w);
+    }
+}
+
+/* ---- one try ---- */
+
+static void later(struct want *w)
+{
+    w->next_ns = wait_now_ns() + w->pause_ms * MS;
+    w->pause_ms = MIN(w->pause_ms * 2, DIAL_LAST_MS);
+}
+
+void dial_failed(struct want *w, uint8_t path, bool refused)
+{
+    if (path == COMM_SHM && refused) {
+        w->refused_n++;
+    }
+    later(w);
+}
+
+static bool may_share(const struct comm *c, const struct want *w)
+{
+    const bool only_shm = (c->config.paths & COMM_TCP) == 0;
+
+    return w->member.host == c->config.host && (c->config.paths & COMM_SHM) != 0 &&
+           (only_shm || w->refused_n < SHM_TRIES);
+}
+
+static bool open_hand(struct comm *c, struct want *w, int fd, uint8_t path, struct hand **hand_out)
+{
+    if (hand_open(c, fd, path, w, hand_out) != MU_OK) {
+        close(fd);
+        later(w);
+        return false;
+    }
+    return true;
+}
+
+/* 0, or -1 and errno. */
+static int connect_local(const struct addr *to, int *fd_out)
+{
+    struct addr local;
+
+    addr_local(addr_port(to), &local);
+    *fd_out = addr_connect(&local, SOCK_SEQPACKET);
+    return *fd_out < 0 ? -1 : 0;
+}
+
+static void say_once(struct want *w, const char *why)
+{
+    char who[WID_TEXT_MAX];
+
+    if (!w->said) {
+        w->said = true;
+        log_warn("comm", "can't reach worker %s at \"%s\": %s", wid_print(w->member.worker, who),
+                 w->member.addr, why);
+    }
+}
+
+static void dial(struct comm *c, struct want *w)
+{
+    struct hand *h;
+    struct addr to;
+    int fd;
+
+    if (addr_parse(w->member.addr, &to) != MU_OK) {
+        say_once(w, "that is no address; it should be like 10.0.0.1:4711");
+        later(w);
+        return;
+    }
+    if (may_share(c, w)) {
+        if (connect_local(&to, &fd) == 0) {
+            (void)open_hand(c, w, fd, COMM_SHM, &h);
+            return;
+        }
+        if (errno == EAGAIN) { /* It is there, and busy. */
+            later(w);
+            return;
+        }
+    }
+    if ((c->config.paths & COMM_TCP) == 0) {
+        if (w->member.host != c->config.host) {
+            say_once(w, "it is on another host, and TCP is not allowed");
+        }
+        later(w);
+        return;
+    }
+    fd = addr_connect(&to, SOCK_STREAM);
+    if (fd < 0) {
+        later(w);
+        return;
+    }
+    (void)open_hand(c, w, fd, COMM_TCP, &h);
+}
+
+/* A worker of this host that has come up since its unix socket was tried: that one is better, and
+ * TCP would last for as long as both live. */
+bool dial_connected(struct comm *c, struct hand **hand)
+{
+    struct hand *h = *hand;
+    struct want *w = h->want;
+    struct addr to;
+    int fd;
+
+    if (h->path == COMM_SHM || w == NULL || !may_share(c, w) ||
+        addr_parse(w->member.addr, &to) != MU_OK || connect_local(&to, &fd) != 0) {
+        return true;
+    }
+    hand_close(c, h);
+    return open_hand(c, w, fd, COMM_SHM, hand);
+}
+
+/* ---- when ---- */
+
+/* Links that are made and lost at once: no better than none. */
+static void judge_last(struct want *w, uint64_t now_ns)
+{
+    if (w->made == 0) {
+        return;
+    }
+    if (now_ns - w->made_ns > SHORT_LIFE_MS * MS) {
+        w->pause_ms = DIAL_FIRST_MS;
+        w->refused_n = 0;
+    } else {
+        dial_failed(w, w->made, true);
+    }
+    w->made = 0;
+}
+
+/* Under c->lock: frees what is wanted no more, and finds one that is due. */
+static struct want *next_due(struct comm *c, uint64_t now_ns, uint64_t *due_ns)
+{
+    struct want **at = &c->tender->wants;
+
+    *due_ns = UINT64_MAX;
+    while (*at != NULL) {
+        struct want *w = *at;
+        const bool linked = group_find(c, w->member.worker) != NULL;
+
+        if (w->hand != NULL && (w->n == 0 || linked)) {
+            hand_close(c, w->hand);
+        }
+        if (w->n == 0) {
+            *at = w->next;
+            free(w);
+            continue;
+        }
+        if (!linked && w->hand == NULL) {
+            judge_last(w, now_ns);
+            if (w->next_ns <= now_ns) {
+                return w;
+            }
+            *due_ns = MIN(*due_ns, w->next_ns);
+        }
+        at = &w->next;
+    }
+    return NULL;
+}
+
+uint64_t wants_dial(struct comm *c, uint64_t now_ns)
+{
+    for (;;) {
+        uint64_t due_ns;
+
+        pthread_mutex_lock(&c->lock);
+        struct want *w = next_due(c, now_ns, &due_ns);
+
+        pthread_mutex_unlock(&c->lock);
+        if (w == NULL) {
+            return due_ns;
+        }
+        dial(c, w); /* There is a hand now, or it is for later. */
+    }
+}

@@ -1,0 +1,304 @@
+/* From a handshake to a link, which of two links to one worker stays, and what becomes of the lost.
+ *
+ * Two workers may dial each other at the same time. Both sides must then keep the same one:
+ * the link that the worker with the higher number dialed. Whoever dials has no live link; so a
+ * second one by the same side means that it has lost the first, which the other has only not
+ * noticed yet, and the newer one stays. A dial by the lower number against a link that the
+ * higher one had made means the same, unless both were under way together: it counts as news once
+ * the peer has used that link, or so much time has passed that no handshake of then goes on. If
+ * both come to nothing all the same, both ends are closed, so both sides know, and dial again. */
+#include "comm/tender.h"
+
+#include "comm/shm.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define CHECK_MS 2000
+
+const char *wid_print(wid worker, char text[WID_TEXT_MAX])
+{
+    snprintf(text, WID_TEXT_MAX, "n%u.%u#%u", wid_node(worker), wid_slot(worker),
+             wid_incarnation(worker));
+    return text;
+}
+
+/* ---- which of two ---- */
+
+static bool by_higher(wid self, const struct hello_session *s)
+{
+    return s->dialed == (self > s->peer);
+}
+
+static bool was_used(const struct link *l)
+{
+    return l->claim != 0 || wait_now_ns() - l->made_ns > 2 * HELLO_TIMEOUT_MS * MS;
+}
+
+static bool gives_way(const struct comm *c, const struct link *old, const struct hello_session *s)
+{
+    return by_higher(c->hello.self, s) || !by_higher(c->hello.self, &old->session) || was_used(old);
+}
+
+/* The peer has given it up already. */
+static bool hung_up(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+/* ---- watching ---- */
+
+/* What a TCP link carries is the engine's; only its end is told here. A unix socket that is full is
+ * waited for until it has room again. */
+static void watch(struct tender *t, struct link *l)
+{
+    const short wants = l->path == COMM_SHM ? shm_link_events(l) : 0;
+    const uint32_t events = EPOLLRDHUP | (l->path == COMM_TCP ? (uint32_t)EPOLLONESHOT : 0) |
+                            (wants & POLLIN ? (uint32_t)EPOLLIN : 0) |
+                            (wants & POLLOUT ? (uint32_t)EPOLLOUT : 0);
+    int fds[2] = {l->fd, -1};
+
+    if (events == l->watched) {
+        return;
+    }
+    if (l->path == COMM_SHM) {
+        (void)shm_link_fds(l, fds);
+    }
+    (void)tender_watch(t, fds[0], events, WHAT_LINK, l->id);
+    if (fds[1] >= 0 && l->watched == 0) {
+        (void)tender_watch(t, fds[1], EPOLLIN, WHAT_PROCESS, l->id);
+    }
+    l->watched = events;
+}
+
+static void unwatch(struct tender *t, struct link *l)
+{
+    int fds[2] = {l->fd, -1};
+
+    if (l->watched == 0) {
+        return;
+    }
+    l->watched = 0;
+    if (l->path == COMM_SHM) {
+        (void)shm_link_fds(l, fds);
+    }
+    tender_unwatch(t, fds[0]);
+    if (fds[1] >= 0) {
+        tender_unwatch(t, fds[1]);
+    }
+}
+
+/* Under c->lock. */
+static void count_lost(struct comm *c, struct link *l)
+{
+    if (!l->counted && atomic_load(&l->lost) != MU_OK) {
+        l->counted = true;
+        c->stats.lost_n++;
+    }
+}
+
+/* ---- making ---- */
+
+static int open_link(struct comm *c, struct hand *h, struct link **link_out)
+{
+    return h->path == COMM_SHM ? shm_link_open(c, h->fd, &h->hello.session, link_out)
+                               : tcp_link_open(c, h->fd, &h->hello.session, link_out);
+}
+
+/* Under c->lock, so that no segment is made between its being told of all there are and its being
+ * in the list of those to tell. NULL: why is said. */
+static struct link *add_link(struct comm *c, struct hand *h, const char **why)
+{
+    struct tender *t = c->tender;
+    const struct hello_session *s = &h->hello.session;
+    struct link *old = group_find(c, s->peer), *l = NULL;
+
+    if (h->hello.config.self != c->hello.self || s->peer == c->hello.self) {
+        *why = "this worker has another name now";
+        return NULL;
+    }
+    if (old != NULL && !gives_way(c, old, s)) {
+        *why = "there is a link already";
+        return NULL;
+    }
+    tender_unwatch(t, h->fd);
+    if (open_link(c, h, &l) != MU_OK) {
+        *why = "no link could be made of it";
+        return NULL;
+    }
+    l->id = ++t->ids_n;
+    l->fd = h->fd;
+    l->path = h->path;
+    l->made_ns = wait_now_ns();
+    l->rank = UINT32_MAX;
+    h->fd = -1;
+    l->next = c->links;
+    c->links = l;
+    c->stats.linked_n++;
+    watch(t, l);
+    if (old != NULL) {
+        link_lose(old, MU_EPEER, "it has made a new connection");
+    }
+    return l;
+}
+
+void link_make(struct comm *c, struct hand *h)
+{
+    struct want *w = h->want;
+    const uint8_t path = h->path;
+    const char *why = "it has gone again";
+    struct link *l = NULL;
+    char who[WID_TEXT_MAX];
+
+    wid_print(h->hello.session.peer, who);
+    if (!hung_up(h->fd)) {
+        pthread_mutex_lock(&c->lock);
+        l = add_link(c, h, &why);
+        if (l != NULL) {
+            /* In the lock: the engine may close it as soon as it is seen. */
+            log_info("comm", "linked to worker %s by %s", who, l->where);
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
+    hand_close(c, h);
+    if (l == NULL) {
+        log_debug("comm", "a connection with worker %s was dropped: %s", who, why);
+        if (w != NULL) {
+            dial_failed(w, path, true);
+        }
+        return;
+    }
+    if (w != NULL) {
+        w->made = path;
+        w->made_ns = wait_now_ns();
+    }
+    comm_ring(c);
+}
+
+/* ---- afterwards ---- */
+
+static struct link *find(struct comm *c, uint64_t id)
+{
+    struct link *l = c->links;
+
+    while (l != NULL && l->id != id) {
+        l = l->next;
+    }
+    return l;
+}
+
+void link_event(struct comm *c, uint64_t id)
+{
+    pthread_mutex_lock(&c->lock);
+    struct link *l = find(c, id);
+
+    if (l == NULL || atomic_load(&l->lost) != MU_OK) {
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    if (l->path == COMM_SHM) {
+        c->tender->hearing = l;
+        pthread_mutex_unlock(&c->lock);
+        shm_link_hear(l);
+        pthread_mutex_lock(&c->lock);
+        c->tender->hearing = NULL;
+        pthread_cond_broadcast(&c->changed);
+    } else if (!l->in_group) {
+        link_lose(l, MU_EPEER, "it has closed the connection");
+    }
+    /* Otherwise the engine reads on to the end: what was sent before counts. */
+    pthread_mutex_unlock(&c->lock);
+    comm_ring(c);
+}
+
+static void take_out(struct comm *c, struct link *l)
+{
+    struct link **at = &c->links;
+
+    while (*at != l) {
+        at = &(*at)->next;
+    }
+    *at = l->next;
+    unwatch(c->tender, l);
+    count_lost(c, l);
+}
+
+void link_put_away(struct comm *c, struct link *l)
+{
+    pthread_mutex_lock(&c->lock);
+    take_out(c, l);
+    while (c->tender->hearing == l) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    l->ops->close(l);
+}
+
+/* Under c->lock. */
+static struct link *find_stray(struct comm *c)
+{
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (atomic_load(&l->lost) != MU_OK && !l->in_group) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+/* Asks after hosts that have gone without a word. */
+uint64_t links_check(struct comm *c, uint64_t now_ns)
+{
+    struct tender *t = c->tender;
+    bool any = false;
+    const bool due = t->check_ns <= now_ns;
+
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (l->path == COMM_TCP && atomic_load(&l->lost) == MU_OK) {
+            any = true;
+            if (due) {
+                tcp_link_check(l);
+            }
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (due) {
+        t->check_ns = now_ns + CHECK_MS * MS;
+    }
+    return any ? t->check_ns : UINT64_MAX;
+}
+
+bool links_sweep(struct comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (atomic_load(&l->lost) != MU_OK) {
+            unwatch(c->tender, l);
+            count_lost(c, l);
+        } else {
+            watch(c->tender, l);
+        }
+    }
+    struct link *stray = find_stray(c);
+
+    pthread_mutex_unlock(&c->lock);
+    if (stray == NULL) {
+        return false;
+    }
+    if (pthread_mutex_trylock(&c->engine) != 0) {
+        return true; /* A call is made; it may take as long as it likes. */
+    }
+    while (stray != NULL) {
+        link_put_away(c, stray);
+        pthread_mutex_lock(&c->lock);
+        stray = find_stray(c);
+        pthread_mutex_unlock(&c->lock);
+    }
+    pthread_mutex_unlock(&c->engine);
+    return false;
+}
