@@ -46,13 +46,33 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
     return rc;
 }
 
+/* All share the stage, and none folds a piece before everyone has sent it: so the next one is sent
+ * to nobody before this one has been sent to all. */
+static bool is_its_turn(struct op *op, uint32_t rank)
+{
+    const struct exchange *x = op->c->exchange;
+    const struct exchange_peer *p = &x->peers[rank];
+
+    if (x->shares || !is_shm(op_link(op, rank))) {
+        return true;
+    }
+    for (uint32_t r = 0; r < op->c->group.n; r++) {
+        const struct exchange_peer *q = &x->peers[r];
+        if (r != op->c->group.me && is_shm(op_link(op, r)) && q->in_at < q->fold.hi &&
+            q->in_at - q->fold.lo < p->in_at - p->fold.lo) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int exchange_send_inputs(struct op *op, uint32_t rank)
 {
     struct exchange *x = op->c->exchange;
     struct exchange_peer *p = &x->peers[rank];
     const struct exchange_peer *me = exchange_me(op);
 
-    while (p->in_at < p->fold.hi) {
+    while (p->in_at < p->fold.hi && is_its_turn(op, rank)) {
         const struct exchange_leaf *leaf = &x->leaves[x->by_rank[me->first + p->in_n]];
         struct note note = op->base;
         int rc;
