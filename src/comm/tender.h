@@ -129,10 +129,10 @@ void hand_refuse(struct comm *c, struct hand *h, const char *why, bool timed_out
 uint64_t wants_dial(struct comm *c, uint64_t now_ns);
 /* A dialed connection is there: the same hand, or another if there is a better path now. False:
  * neither, and the hand is gone. */
-bool dial_connected(struct comm *c, struct hand **hand);
+bool want_connected(struct comm *c, struct hand **hand);
 /* The hand, which is gone, came to nothing: again later, perhaps by another path. refused: there
  * was somebody, who did not want to. */
-void dial_failed(struct want *w, uint8_t path, bool refused);
+void want_failed(struct want *w, uint8_t path, bool refused);
 void wants_close(struct tender *t);
 
 /* ---- tender_link.c ---- */

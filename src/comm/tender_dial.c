@@ -75,7 +75,7 @@ static void later(struct want *w)
     w->pause_ms = MIN(w->pause_ms * 2, DIAL_LAST_MS);
 }
 
-void dial_failed(struct want *w, uint8_t path, bool refused)
+void want_failed(struct want *w, uint8_t path, bool refused)
 {
     if (path == COMM_SHM && refused) {
         w->refused_n++;
@@ -160,7 +160,7 @@ static void dial(struct comm *c, struct want *w)
 
 /* A worker of this host that has come up since its unix socket was tried: that one is better, and
  * TCP would last for as long as both live. */
-bool dial_connected(struct comm *c, struct hand **hand)
+bool want_connected(struct comm *c, struct hand **hand)
 {
     struct hand *h = *hand;
     struct want *w = h->want;
@@ -187,7 +187,7 @@ static void judge_last(struct want *w, uint64_t now_ns)
         w->pause_ms = DIAL_FIRST_MS;
         w->refused_n = 0;
     } else {
-        dial_failed(w, w->made, true);
+        want_failed(w, w->made, true);
     }
     w->made = 0;
 }

@@ -126,7 +126,7 @@ static void give_up(struct comm *c, struct hand *h, bool refused)
 
     hand_close(c, h);
     if (w != NULL) {
-        dial_failed(w, path, refused);
+        want_failed(w, path, refused);
     }
 }
 
@@ -243,7 +243,7 @@ void hand_go(struct comm *c, struct hand *h)
             give_up(c, h, false);
             return;
         }
-        if (!dial_connected(c, &h)) {
+        if (!want_connected(c, &h)) {
             return;
         }
         h->connecting = false;

@@ -53,17 +53,23 @@ static bool hung_up(int fd)
 
 /* ---- watching ---- */
 
-/* What a TCP link carries is the engine's; only its end is told here. A unix socket that is full is
- * waited for until it has room again. */
+/* What a TCP link carries is the engine's. Here its end is told, and, while it is in no group, its
+ * first claim: so that one who is in a generation of the past hears it soon. A unix socket
+ * that is full is waited for until it has room again. */
+static uint32_t events_of(struct link *l)
+{
+    if (l->path == COMM_TCP) {
+        return EPOLLRDHUP | EPOLLONESHOT | (l->in_group || l->claim != 0 ? 0 : (uint32_t)EPOLLIN);
+    }
+    return EPOLLRDHUP | EPOLLIN | (shm_link_events(l) & POLLOUT ? (uint32_t)EPOLLOUT : 0);
+}
+
 static void watch(struct tender *t, struct link *l)
 {
-    const short wants = l->path == COMM_SHM ? shm_link_events(l) : 0;
-    const uint32_t events = EPOLLRDHUP | (l->path == COMM_TCP ? (uint32_t)EPOLLONESHOT : 0) |
-                            (wants & POLLIN ? (uint32_t)EPOLLIN : 0) |
-                            (wants & POLLOUT ? (uint32_t)EPOLLOUT : 0);
+    const uint32_t events = events_of(l);
     int fds[2] = {l->fd, -1};
 
-    if (events == l->watched) {
+    if (events == l->watched || l->readable) {
         return;
     }
     if (l->path == COMM_SHM) {
@@ -169,7 +175,7 @@ void link_make(struct comm *c, struct hand *h)
     if (l == NULL) {
         log_debug("comm", "a connection with worker %s was dropped: %s", who, why);
         if (w != NULL) {
-            dial_failed(w, path, true);
+            want_failed(w, path, true);
         }
         return;
     }
@@ -208,8 +214,10 @@ void link_event(struct comm *c, uint64_t id)
         pthread_mutex_lock(&c->lock);
         c->tender->hearing = NULL;
         pthread_cond_broadcast(&c->changed);
-    } else if (!l->in_group) {
+    } else if (!l->in_group && hung_up(l->fd)) {
         link_lose(l, MU_EPEER, "it has closed the connection");
+    } else if (!l->in_group) {
+        l->readable = true;
     }
     /* Otherwise the engine reads on to the end: what was sent before counts. */
     pthread_mutex_unlock(&c->lock);
@@ -239,15 +247,55 @@ void link_put_away(struct comm *c, struct link *l)
     l->ops->close(l);
 }
 
-/* Under c->lock. */
-static struct link *find_stray(struct comm *c)
+static bool is_stray(const struct link *l)
 {
-    for (struct link *l = c->links; l != NULL; l = l->next) {
-        if (atomic_load(&l->lost) != MU_OK && !l->in_group) {
-            return l;
+    return !l->in_group && atomic_load(&l->lost) != MU_OK;
+}
+
+static bool is_readable(const struct link *l)
+{
+    return !l->in_group && l->readable;
+}
+
+/* Under c->lock. */
+static struct link *find_link(struct comm *c, bool (*fits)(const struct link *l))
+{
+    struct link *l = c->links;
+
+    while (l != NULL && !fits(l)) {
+        l = l->next;
+    }
+    return l;
+}
+
+static void read_claim(struct comm *c, struct link *l)
+{
+    struct note note;
+
+    pthread_mutex_lock(&c->lock);
+    l->readable = false;
+    l->watched = EPOLLONESHOT; /* It has fired. */
+    pthread_mutex_unlock(&c->lock);
+    (void)l->ops->head(l, &note); /* None is given before its worker is in the group. */
+}
+
+/* What is the engine's to do for links that are in no group. It is held. */
+static void tend_strangers(struct comm *c)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        struct link *stray = find_link(c, is_stray);
+        struct link *readable = find_link(c, is_readable);
+
+        pthread_mutex_unlock(&c->lock);
+        if (stray != NULL) {
+            link_put_away(c, stray);
+        } else if (readable != NULL) {
+            read_claim(c, readable);
+        } else {
+            return;
         }
     }
-    return NULL;
 }
 
 /* Asks after hosts that have gone without a word. */
@@ -280,25 +328,23 @@ bool links_sweep(struct comm *c)
         if (atomic_load(&l->lost) != MU_OK) {
             unwatch(c->tender, l);
             count_lost(c, l);
-        } else {
+        }
+    }
+    bool left = find_link(c, is_stray) != NULL || find_link(c, is_readable) != NULL;
+
+    pthread_mutex_unlock(&c->lock);
+    /* A call that is made may take as long as it likes. */
+    if (left && pthread_mutex_trylock(&c->engine) == 0) {
+        tend_strangers(c);
+        pthread_mutex_unlock(&c->engine);
+        left = false;
+    }
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (atomic_load(&l->lost) == MU_OK) {
             watch(c->tender, l);
         }
     }
-    struct link *stray = find_stray(c);
-
     pthread_mutex_unlock(&c->lock);
-    if (stray == NULL) {
-        return false;
-    }
-    if (pthread_mutex_trylock(&c->engine) != 0) {
-        return true; /* A call is made; it may take as long as it likes. */
-    }
-    while (stray != NULL) {
-        link_put_away(c, stray);
-        pthread_mutex_lock(&c->lock);
-        stray = find_stray(c);
-        pthread_mutex_unlock(&c->lock);
-    }
-    pthread_mutex_unlock(&c->engine);
-    return false;
+    return left;
 }
