@@ -79,6 +79,7 @@ struct link {
     uint8_t path;      /* COMM_SHM, COMM_TCP */
     bool in_group;     /* changed by the engine, under the lock */
     uint32_t watched;  /* as epoll has it; 0: not at all */
+    bool readable;     /* by TCP, and not in the group: a claim may have come */
     bool counted;      /* among the lost ones */
     uint64_t made_ns;
 
