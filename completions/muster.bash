@@ -18,16 +18,28 @@ _muster()
         COMPREPLY=($(compgen -f -- "$word"))
         return
         ;;
+    --dtype)
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W 'f32 f64 bf16 f16 i32 i64 u8' -- "$word"))
+        return
+        ;;
+    --transport)
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W 'shm tcp shm,tcp' -- "$word"))
+        return
+        ;;
     --role)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W 'agent viewer operator' -- "$word"))
         return
         ;;
     esac
-    if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == config || $command == resize) ]]; then
+    if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == bench || $command == config || \
+        $command == resize) ]]; then
         local words=auto
 
         [[ $command == config ]] && words='get list put rm watch'
+        [[ $command == bench ]] && words=allreduce
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$words" -- "$word"))
         return

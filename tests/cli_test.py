@@ -10,7 +10,7 @@ import sys
 
 import tap
 
-NEED_A_WORD = {'drain': 'NODE', 'takeover': 'JOB', 'shutdown': 'JOB', 'resize': 'N|auto'}
+NEED_A_WORD = {'bench': 'allreduce', 'drain': 'NODE', 'takeover': 'JOB', 'shutdown': 'JOB', 'resize': 'N|auto'}
 
 
 def muster(*words, stdout=subprocess.PIPE):
@@ -153,6 +153,7 @@ def test_bash_completes_commands_and_options():
     assert complete('status', 'x') == []
     assert complete('config', '') == ['get', 'list', 'put', 'rm', 'watch']
     assert complete('config', '--if') == ['--if-version'] and complete('resize', 'a') == ['auto']
+    assert complete('bench', 'a') == ['allreduce'] and complete('bench', '--dtype', 'b') == ['bf16']
 
 
 def test_no_command_shows_help_and_counts_as_misuse():

@@ -32,6 +32,7 @@ const struct cli_command *cli_find(const char *name);
 /* Says on stderr that there is no such command, and which one may have been meant. */
 int cli_unknown(const char *name);
 
+int bench_main(int argc, char **argv);
 int config_main(int argc, char **argv);
 int drain_main(int argc, char **argv);
 int events_main(int argc, char **argv);

@@ -17,6 +17,7 @@ const struct cli_command cli_commands[] = {
     {"drain", "let a node leave its job", drain_main, false},
     {"takeover", "start a job over that has lost all its members", takeover_main, false},
     {"shutdown", "end a job", shutdown_main, false},
+    {"bench", "measure all-reduces on this machine", bench_main, false},
     {"token", "print the secret of an orchestrator", token_main, false},
     {"help", "explain muster or one of its commands", help_main, false},
     {"version", "print the version", version_main, false},
