@@ -1,0 +1,259 @@
+#include "comm/crash.h"
+
+#include "comm/hook.h"
+#include "comm/reference.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct life {
+    struct rank *r;
+    const struct crash *c;
+    struct crash_shared *shared;
+    bool is_victim;
+    float *in, *out;
+    float *want[2]; /* by all, by the survivors: of call `wanted` */
+    float *theirs[CRASH_RANKS];
+};
+
+static void fill(const struct life *l, uint32_t who, uint32_t call, float *to)
+{
+    reference_fill(DTYPE_F32, 1, 1000 * call + who, to, l->c->count);
+}
+
+static void prepare(struct life *l, uint32_t call)
+{
+    const void *all[CRASH_RANKS], *rest[CRASH_RANKS];
+    uint32_t rest_n = 0;
+
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        fill(l, i, call, l->theirs[i]);
+        all[i] = l->theirs[i];
+        if (i != l->c->victim) {
+            rest[rest_n++] = l->theirs[i];
+        }
+    }
+    reference_fold(DTYPE_F32, REDUCE_SUM, 1, l->want[0], all, CRASH_RANKS, 0, l->c->count);
+    reference_fold(DTYPE_F32, REDUCE_SUM, 1, l->want[1], rest, rest_n, 0, l->c->count);
+    fill(l, l->r->index, call, l->in);
+}
+
+static void check_input(const struct life *l, uint32_t call, const char *when)
+{
+    rank_check(l->r, memcmp(l->in, l->theirs[l->r->index], 4 * l->c->count) == 0,
+               "call %u: its input was changed %s", call, when);
+}
+
+/* The call went well: as the others', and with the bits of those it says. */
+static void check_result(struct life *l, uint32_t call, const struct comm_result *result)
+{
+    const float *got = l->c->view ? result->view : l->out;
+    const bool all = result->generation == 1;
+    uint64_t none = 0;
+
+    rank_check(l->r, result->members_n == (all ? CRASH_RANKS : CRASH_RANKS - 1),
+               "call %u: %u members of generation %llu", call, result->members_n,
+               (unsigned long long)result->generation);
+    rank_check(l->r, got != NULL && memcmp(got, l->want[!all], 4 * l->c->count) == 0,
+               "call %u: wrong bits from generation %llu", call,
+               (unsigned long long)result->generation);
+    if (!atomic_compare_exchange_strong(&l->shared->generation[call], &none, result->generation)) {
+        rank_check(l->r, none == result->generation,
+                   "call %u: counts in generation %llu here, in %llu elsewhere", call,
+                   (unsigned long long)result->generation, (unsigned long long)none);
+    }
+    if (l->is_victim) {
+        atomic_store(&l->shared->victim_ok[call], 1);
+    }
+    check_input(l, call, "by a call that went well");
+    if (l->c->view) {
+        comm_release(l->r->comm, result->view);
+    }
+}
+
+static int run(struct life *l, uint32_t number, struct comm_result *result)
+{
+    struct comm_call call = {.op = COMM_ALLREDUCE,
+                             .in = l->in,
+                             .out = l->c->view ? NULL : l->out,
+                             .count = l->c->count,
+                             .dtype = DTYPE_F32,
+                             .reduce = REDUCE_SUM,
+                             .flags = COMM_AGREE | (l->c->view ? COMM_VIEW : 0),
+                             .timeout_ms = l->c->timeout_ms};
+    int rc;
+
+    memset(result, 0, sizeof(*result));
+    memset(l->out, 0xdd, 4 * l->c->count);
+    rc = comm_run(l->r->comm, &call, result);
+    if (rc == MU_OK) {
+        check_result(l, number, result);
+    }
+    return rc;
+}
+
+/* The survivor's way on: the group moves, settles, and the call can be made again. */
+static void regroup(struct life *l, uint32_t call, bool had_it)
+{
+    struct rank *r = l->r;
+    bool committed = false;
+    int rc;
+
+    check_input(l, call, "by one that failed");
+    if (l->c->scribbles) {
+        memset(l->in, 0xee, 4 * l->c->count);
+    }
+    rank_enter(r, 1);
+    fill(l, r->index, call, l->in);
+    rc = comm_settle(r->comm, RANKS_LIMIT_MS / 2, &committed);
+    rank_check(r, rc == MU_OK, "call %u: not settled: %s", call, mu_strerror(rc));
+    committed |= had_it; /* What it says then is about the next one: that nobody has made it. */
+    rank_check(r, committed || atomic_load(&l->shared->victim_ok[call]) == 0,
+               "call %u: taken back after the victim had returned it", call);
+    rank_say(r, CRASH_SETTLED, call, committed);
+}
+
+static void check_blame(struct life *l, uint32_t call, int rc, const struct comm_result *result)
+{
+    const bool right = result->rank == l->c->victim && result->worker == ranks_wid(l->c->victim);
+    const bool open = result->rank == COMM_NOBODY && !l->c->named;
+
+    rank_check(l->r, rc == MU_EPEER, "call %u: %s: %s", call, mu_strerror(rc), result->error);
+    rank_check(l->r, right || open, "call %u: it blames rank %u, not %u: %s", call, result->rank,
+               l->c->victim, result->error);
+}
+
+/* Makes one call until it has its result. */
+static void call_through(struct life *l, uint32_t call)
+{
+    struct comm_result result;
+    int rc;
+
+    prepare(l, call);
+    rc = run(l, call, &result);
+    if (rc != MU_OK && l->is_victim) { /* It has been away, and the others went on. */
+        check_input(l, call, "by a zombie's call");
+        rank_say(l->r, CRASH_ZOMBIE, call, (uint64_t)-rc);
+        rank_check(l->r, rc == MU_EPEER, "the zombie's call %u: %s: %s", call, mu_strerror(rc),
+                   result.error);
+        return;
+    }
+    if (rc != MU_OK) {
+        rank_check(l->r, comm_generation(l->r->comm) == 1, "call %u: %s in generation %llu: %s",
+                   call, mu_strerror(rc), (unsigned long long)comm_generation(l->r->comm),
+                   result.error);
+        check_blame(l, call, rc, &result);
+        rank_say(l->r, CRASH_RETURNED, call, (uint64_t)-rc);
+        regroup(l, call, false);
+        rc = run(l, call, &result);
+        rank_check(l->r, rc == MU_OK, "call %u again: %s: %s", call, mu_strerror(rc), result.error);
+    } else if (call == 0 && l->c->asks && !l->is_victim) {
+        rank_say(l->r, CRASH_RETURNED, call, 0);
+        if (rank_word(l->r) == CRASH_REGROUP) {
+            regroup(l, call, true);
+        }
+    }
+}
+
+static void live(struct life *l)
+{
+    const struct crash *c = l->c;
+    char order[32];
+
+    snprintf(order, sizeof(order), "%s:%lu", c->stop ? "stop" : "kill", c->k);
+    if (l->is_victim) {
+        hook_arm(order);
+    }
+    for (uint32_t call = 0; call < c->calls_n; call++) {
+        call_through(l, call);
+        if (l->is_victim && atomic_load(&l->shared->victim_ok[call]) == 0) {
+            return; /* a zombie */
+        }
+        if (l->is_victim && call + 1 == c->armed_n) {
+            unsigned long n = hook_count();
+
+            hook_arm(NULL);
+            rank_say(l->r, CRASH_PASSED, n, 0);
+        }
+    }
+    if (!l->is_victim) {
+        uint64_t before[2] = {reference_hash(l->in, 4 * c->count),
+                              reference_hash(l->out, 4 * c->count)};
+
+        rank_say(l->r, CRASH_HOLDS, 0, 0);
+        while (rank_word(l->r) != CRASH_GO_ON) { /* It had no need to ask before. */
+        }
+        rank_check(l->r,
+                   reference_hash(l->in, 4 * c->count) == before[0] &&
+                       reference_hash(l->out, 4 * c->count) == before[1],
+                   "its memory was changed while it did nothing");
+        call_through(l, c->calls_n); /* The others are there, and no one else. */
+        call_through(l, c->calls_n + 1);
+    }
+}
+
+static float *room(struct life *l, bool shared)
+{
+    float *p = shared ? comm_alloc(l->r->comm, 4 * l->c->count) : malloc(4 * l->c->count);
+
+    rank_check(l->r, p != NULL, "no memory");
+    return p;
+}
+
+void crash_body(struct rank *r)
+{
+    const struct crash *c = r->arg;
+    struct life l = {.r = r,
+                     .c = c,
+                     .shared = (struct crash_shared *)(void *)r->shared,
+                     .is_victim = r->index == c->victim};
+    const bool shared_in = (c->k + r->index) % 2 == 0, shared_out = (c->k / 2 + r->index) % 2 == 0;
+
+    l.in = room(&l, shared_in);
+    l.out = room(&l, shared_out);
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        l.theirs[i] = room(&l, false);
+    }
+    l.want[0] = room(&l, false);
+    l.want[1] = room(&l, false);
+    rank_enter(r, 0);
+    live(&l);
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        free(l.theirs[i]);
+    }
+    free(l.want[0]);
+    free(l.want[1]);
+    shared_in ? comm_free(r->comm, l.in) : free(l.in);
+    shared_out ? comm_free(r->comm, l.out) : free(l.out);
+}
+
+/* ---- how long until a survivor knows ---- */
+
+void crash_latency_body(struct rank *r)
+{
+    const struct crash *c = r->arg;
+    struct crash_shared *shared = (struct crash_shared *)(void *)r->shared;
+    float in[16] = {0}, out[16];
+    struct comm_call call = {.op = COMM_ALLREDUCE,
+                             .in = in,
+                             .out = out,
+                             .count = ARRAY_LEN(in),
+                             .dtype = DTYPE_F32,
+                             .timeout_ms = -1};
+    struct comm_result result = {0};
+    int rc;
+
+    rank_enter(r, 0);
+    rc = comm_run(r->comm, &call, &result);
+    rank_check(r, rc == MU_OK, "all there: %s: %s", mu_strerror(rc), result.error);
+    rank_say(r, CRASH_PASSED, 0, 0);
+    if (r->index == c->victim) {
+        rank_word(r); /* never */
+    }
+    rc = comm_run(r->comm, &call, &result);
+    atomic_store(&shared->returned_ns[r->index], ranks_now_ns());
+    rank_check(r, rc == MU_EPEER && result.rank == c->victim, "%s: it blames rank %u: %s",
+               mu_strerror(rc), result.rank, result.error);
+    rank_say(r, CRASH_RETURNED, 0, (uint64_t)-rc);
+}

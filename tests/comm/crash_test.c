@@ -1,0 +1,346 @@
+/* One of three ranks dies, or stops and wakes up too late, at any of its sends, receives and
+ * stores: the survivors all return, agree on which call counts, go on, and get the right bits; a
+ * zombie changes nothing. MUSTER_TEST_FULL=1: at each of them, otherwise a sample by seed. */
+#include "base/prng.h"
+#include "comm/crash.h"
+#include "unit/unit.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SMALL 50
+#define LARGE 25000 /* 100 KB: in several pieces */
+
+/* What the test has heard so far. */
+struct story {
+    struct ranks s;
+    struct crash c;
+    bool hit, passed, published;
+    unsigned long points; /* passed: how many there were */
+    uint32_t returned_n, settled_n, holds_n;
+    bool returned[CRASH_RANKS];
+    struct ranks_event settled[CRASH_RANKS];
+    bool woken, zombie;
+};
+
+static void publish(struct story *t)
+{
+    if (!t->published && t->hit && (!t->c.named || t->returned_n == CRASH_RANKS - 1)) {
+        ranks_publish_without(&t->s, t->c.victim);
+        t->published = true;
+        for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+            ranks_word(&t->s, i, CRASH_REGROUP); /* for those that ask */
+        }
+    }
+}
+
+/* Both have said how their last call stands: the same call, and the same of it; or one was a call
+ * ahead, and what the other was in counts. */
+static void check_settled(struct story *t)
+{
+    const struct ranks_event *a = &t->settled[0], *b = &t->settled[1];
+
+    if (a->value > b->value) {
+        a = &t->settled[1];
+        b = &t->settled[0];
+    }
+    if (a->value == b->value ? a->value2 != b->value2
+                             : b->value - a->value != 1 || a->value2 == 0 || b->value2 != 0) {
+        ranks_fail(&t->s, "rank %u settled call %llu as %llu, rank %u call %llu as %llu", a->who,
+                   (unsigned long long)a->value, (unsigned long long)a->value2, b->who,
+                   (unsigned long long)b->value, (unsigned long long)b->value2);
+    }
+}
+
+/* Awake again while the others work, or only when they have come to rest. */
+static void wake(struct story *t, bool at_rest)
+{
+    if (t->c.stop && t->hit && !t->woken && at_rest == (t->c.k / 2 % 2 == 0)) {
+        t->woken = true;
+        ranks_signal(&t->s, t->c.victim, SIGCONT);
+    }
+}
+
+static void on_said(struct story *t, const struct ranks_event *e)
+{
+    switch (e->said) {
+    case CRASH_RETURNED:
+        t->returned[e->who] = true;
+        t->returned_n++;
+        break;
+    case CRASH_PASSED:
+        t->passed = true;
+        t->points = e->value;
+        for (uint32_t i = 0; i < CRASH_RANKS && t->c.asks && !t->hit; i++) {
+            ranks_word(&t->s, i, CRASH_GO_ON);
+        }
+        break;
+    case CRASH_SETTLED:
+        t->settled[t->settled_n++] = *e;
+        if (t->settled_n == CRASH_RANKS - 1) {
+            check_settled(t);
+            wake(t, false);
+        }
+        break;
+    case CRASH_HOLDS:
+        t->holds_n++;
+        if (t->holds_n == CRASH_RANKS - 1) {
+            wake(t, true);
+        }
+        break;
+    default:
+        t->zombie = true;
+        break;
+    }
+}
+
+static void on_end(struct story *t, const struct ranks_event *e)
+{
+    if (e->who == t->c.victim && WIFSIGNALED(e->status) && WTERMSIG(e->status) == SIGKILL) {
+        t->hit = true;
+    } else if (!WIFEXITED(e->status) || WEXITSTATUS(e->status) != 0) {
+        ranks_fail(&t->s, "rank %u ended with status %x", e->who, (unsigned)e->status);
+    }
+}
+
+/* Survivors that hold may look at their memory: everybody has done what it will. */
+static bool is_over(const struct story *t)
+{
+    return t->holds_n == CRASH_RANKS - 1 && t->hit && (!t->c.stop || t->zombie);
+}
+
+static void run_story(struct story *t)
+{
+    const uint64_t end_ns = ranks_now_ns() + RANKS_LIMIT_MS * UINT64_C(1000000);
+    bool told = false;
+
+    while (t->s.alive_n > 0) {
+        struct ranks_event e;
+
+        if (ranks_now_ns() > end_ns) {
+            ranks_fail(&t->s, "%s, %s, %u returned, %u settled, %u hold, %u alive",
+                       t->hit ? "hit" : "not hit", t->published ? "published" : "not published",
+                       t->returned_n, t->settled_n, t->holds_n, t->s.alive_n);
+        }
+        if (!ranks_next(&t->s, 1000, &e)) {
+            continue;
+        }
+        if (e.kind == RANKS_SAID) {
+            on_said(t, &e);
+        } else if (e.kind == RANKS_STOPPED) {
+            t->hit = true;
+        } else {
+            on_end(t, &e);
+        }
+        publish(t);
+        if (!told && t->passed && !t->hit) {
+            /* Nobody was hit, so what follows holds nothing new: enough of it. */
+            ranks_close(&t->s);
+            return;
+        }
+        if (!told && is_over(t)) {
+            told = true;
+            for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+                ranks_word(&t->s, i, CRASH_GO_ON);
+            }
+        }
+    }
+    ranks_close(&t->s);
+}
+
+/* Returns whether the victim was hit; else *points_out, how many points it came to. */
+static bool run_crash(const struct crash *c, unsigned long *points_out)
+{
+    static struct story t;
+    struct ranks_config config = {.n = CRASH_RANKS,
+                                  .body = crash_body,
+                                  .arg = c,
+                                  .shared_bytes = sizeof(struct crash_shared)};
+
+    memset(&t, 0, sizeof(t));
+    t.c = *c;
+    ranks_lay_out(&config, c->layout);
+    ranks_open(&t.s, &config);
+    snprintf(t.s.what, sizeof(t.s.what), "%s, victim %u, %s:%lu, %llu elements%s%s%s%s",
+             ranks_layout_name(c->layout), c->victim, c->stop ? "stop" : "kill", c->k,
+             (unsigned long long)c->count, c->asks ? ", asks" : "",
+             c->scribbles ? ", scribbles" : "", c->view ? ", a view" : "",
+             c->named ? ", named" : "");
+    ranks_publish_all(&t.s);
+    run_story(&t);
+    if (!t.hit && points_out != NULL) {
+        *points_out = t.points;
+    }
+    return t.hit;
+}
+
+static struct crash make_crash(enum ranks_layout layout, uint32_t victim, bool stop, uint64_t count,
+                               unsigned long k)
+{
+    struct crash c = {.layout = layout,
+                      .victim = victim,
+                      .stop = stop,
+                      .k = k,
+                      .count = count,
+                      .calls_n = stop ? 12 : 5,
+                      .scribbles = k % 3 == 1,
+                      .view = k % 5 == 4,
+                      .timeout_ms = RANKS_LIMIT_MS / 2};
+
+    c.asks = (k + victim) % 2 == 0;
+    c.armed_n = c.asks ? 1 : 2;
+    c.named = k / 3 % 2 == 0;
+    if (stop && c.named) {
+        c.timeout_ms = 1000;
+    }
+    return c;
+}
+
+/* Every point, until a few runs in a row have passed without coming to it. */
+static void sweep(enum ranks_layout layout, uint32_t victim, bool stop, uint64_t count)
+{
+    unsigned passed = 0;
+
+    for (unsigned long k = 1; passed < 4; k++) {
+        struct crash c = make_crash(layout, victim, stop, count, k);
+
+        passed = run_crash(&c, NULL) ? 0 : passed + 1;
+    }
+}
+
+static void sample(enum ranks_layout layout, uint32_t victim, bool stop, uint64_t count, unsigned n)
+{
+    struct crash c = make_crash(layout, victim, stop, count, 0);
+    unsigned long points = 0;
+    struct prng p;
+
+    prng_init(&p, prng_mix(ranks_seed()) + 64 * layout + 16 * victim + 2 * count + stop);
+    c.asks = false;
+    c.armed_n = 2;
+    run_crash(&c, &points);
+    for (unsigned i = 0; i < n; i++) {
+        c = make_crash(layout, victim, stop, count, prng_between(&p, 1, points));
+        run_crash(&c, NULL);
+    }
+}
+
+static void all_victims(enum ranks_layout layout, bool stop)
+{
+    for (uint32_t victim = 0; victim < CRASH_RANKS; victim++) {
+        if (ranks_full()) {
+            sweep(layout, victim, stop, SMALL);
+            sweep(layout, victim, stop, LARGE);
+        } else {
+            sample(layout, victim, stop, SMALL, stop ? 3 : 10);
+            sample(layout, victim, stop, LARGE, stop ? 1 : 5);
+        }
+    }
+}
+
+static void a_death_by_shared_memory_is_survived(void **state)
+{
+    all_victims(RANKS_SHM, false);
+}
+
+static void a_death_by_tcp_is_survived(void **state)
+{
+    all_victims(RANKS_TCP, false);
+}
+
+static void a_death_by_both_is_survived(void **state)
+{
+    all_victims(RANKS_MIXED, false);
+}
+
+static void a_zombie_in_shared_memory_changes_nothing(void **state)
+{
+    all_victims(RANKS_SHM, true);
+}
+
+static void a_zombie_by_tcp_changes_nothing(void **state)
+{
+    all_victims(RANKS_TCP, true);
+}
+
+static void a_zombie_by_both_changes_nothing(void **state)
+{
+    all_victims(RANKS_MIXED, true);
+}
+
+/* ---- how soon ---- */
+
+static uint64_t measure(enum ranks_layout layout, uint32_t victim)
+{
+    struct crash c = {.layout = layout, .victim = victim};
+    struct ranks_config config = {.n = CRASH_RANKS,
+                                  .body = crash_latency_body,
+                                  .arg = &c,
+                                  .shared_bytes = sizeof(struct crash_shared)};
+    struct crash_shared *shared;
+    uint64_t killed_ns, worst_ns = 0;
+    struct ranks_event e;
+    struct ranks s;
+
+    ranks_lay_out(&config, layout);
+    ranks_open(&s, &config);
+    snprintf(s.what, sizeof(s.what), "%s, victim %u", ranks_layout_name(layout), victim);
+    shared = (struct crash_shared *)(void *)s.shared;
+    ranks_publish_all(&s);
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        ranks_await(&s, i, CRASH_PASSED, NULL);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* They sleep in the call by now. */
+    killed_ns = ranks_now_ns();
+    ranks_signal(&s, victim, SIGKILL);
+    for (uint32_t n = 0; n < CRASH_RANKS - 1;) {
+        if (!ranks_next(&s, RANKS_LIMIT_MS, &e)) {
+            ranks_fail(&s, "a survivor did not return");
+        }
+        n += e.kind == RANKS_SAID && e.said == CRASH_RETURNED;
+    }
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        if (i != victim) {
+            worst_ns = MAX(worst_ns, atomic_load(&shared->returned_ns[i]) - killed_ns);
+        }
+    }
+    ranks_close(&s);
+    return worst_ns;
+}
+
+static void survivors_hear_of_a_death_soon(void **state)
+{
+    for (int layout = 0; layout < RANKS_LAYOUTS; layout++) {
+        uint64_t worst_ns = 0, sum_ns = 0;
+        const uint32_t n = ranks_full() ? 30 : 6;
+
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t ns = measure((enum ranks_layout)layout, i % CRASH_RANKS);
+
+            worst_ns = MAX(worst_ns, ns);
+            sum_ns += ns;
+        }
+        print_message("# %s: from kill -9 to the survivors' MU_EPEER: %.2f ms, at worst %.2f\n",
+                      ranks_layout_name((enum ranks_layout)layout), (double)sum_ns / n / 1e6,
+                      (double)worst_ns / 1e6);
+        assert_true(worst_ns < UINT64_C(2000000000));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_death_by_shared_memory_is_survived),
+        cmocka_unit_test(a_death_by_tcp_is_survived),
+        cmocka_unit_test(a_death_by_both_is_survived),
+        cmocka_unit_test(a_zombie_in_shared_memory_changes_nothing),
+        cmocka_unit_test(a_zombie_by_tcp_changes_nothing),
+        cmocka_unit_test(a_zombie_by_both_changes_nothing),
+        cmocka_unit_test(survivors_hear_of_a_death_soon),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* Bit for bit what one plain process computes: any operation, type and length, any number of ranks,
+ * by shared memory, by TCP and by both. A sample by seed (MUSTER_COMM_SEED, fixed unless set);
+ * MUSTER_TEST_FULL=1: far more of them. */
+#include "comm/works.h"
+#include "unit/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+struct plan_of_test {
+    enum ranks_layout layout;
+    uint64_t seed;
+    uint32_t works_n;
+    size_t bytes_max;
+    bool slices;
+};
+
+/* Some callers flush to zero, or round as they like: that must change nothing. */
+static int run_oddly(struct rank *r, const struct comm_call *call, bool oddly,
+                     struct comm_result *result)
+{
+#ifdef __SSE__
+    const unsigned was = _mm_getcsr();
+    int rc;
+
+    if (oddly) {
+        _mm_setcsr(was | 0x8040 | 0x6000);
+    }
+    rc = comm_run(r->comm, call, result);
+    rank_check(r, !oddly || (_mm_getcsr() & 0xe040) == 0xe040, "it changed the caller's MXCSR");
+    _mm_setcsr(was);
+    return rc;
+#else
+    return comm_run(r->comm, call, result);
+#endif
+}
+
+static void one_by_one(struct rank *r)
+{
+    const struct plan_of_test *t = r->arg;
+    struct prng p, own;
+
+    rank_enter(r, 0);
+    ranks_check_links(r, t->layout);
+    prng_init(&p, t->seed);
+    prng_init(&own, t->seed ^ r->self);
+    for (uint32_t i = 0; i < t->works_n; i++) {
+        struct comm_result result = {0};
+        struct spec spec;
+        struct work w;
+        size_t room = 0;
+        int rc;
+
+        (t->slices ? spec_draw_slices : spec_draw)(&p, comm_size(r->comm), t->bytes_max, &spec);
+        work_prepare(r, &spec, &room, &w);
+        if (w.mine) {
+            rc = run_oddly(r, &w.call, prng_below(&own, 3) == 0, &result);
+            work_check(r, &w, rc, &result);
+        }
+        work_free(r, &w);
+        works_meet(r); /* The next one takes the same room. */
+    }
+}
+
+static void run_group(rank_body *body, uint32_t n, const struct plan_of_test *t)
+{
+    struct ranks_config config = {
+        .n = n, .body = body, .arg = t, .shared_bytes = WORKS_SHARED_BYTES};
+    struct ranks s;
+
+    ranks_lay_out(&config, t->layout);
+    ranks_open(&s, &config);
+    snprintf(s.what, sizeof(s.what), "%u ranks, %s, MUSTER_COMM_SEED=%llu", n,
+             ranks_layout_name(t->layout), (unsigned long long)ranks_seed());
+    ranks_publish_all(&s);
+    ranks_finish(&s);
+}
+
+static void run_layout(enum ranks_layout layout)
+{
+    const uint32_t rounds = ranks_full() ? 6 : 1;
+
+    for (uint32_t round = 0; round < rounds; round++) {
+        for (uint32_t n = 1; n <= 9; n++) {
+            struct plan_of_test t = {.layout = layout,
+                                     .seed = prng_mix(ranks_seed() + 100 * round + n),
+                                     .works_n = ranks_full() ? 150
+                                                : n <= 4     ? 40
+                                                             : 15,
+                                     .bytes_max = ranks_full() ? 8 << 20 : 512 << 10};
+
+            run_group(one_by_one, n, &t);
+        }
+    }
+}
+
+static void results_are_exact_by_shared_memory(void **state)
+{
+    run_layout(RANKS_SHM);
+}
+
+static void results_are_exact_by_tcp(void **state)
+{
+    run_layout(RANKS_TCP);
+}
+
+static void results_are_exact_by_both(void **state)
+{
+    run_layout(RANKS_MIXED);
+}
+
+static void subtrees_give_the_bits_of_one_process(void **state)
+{
+    static const uint32_t SIZES[] = {1, 2, 3, 4, 7};
+
+    for (uint32_t i = 0; i < ARRAY_LEN(SIZES) * RANKS_LAYOUTS; i++) {
+        struct plan_of_test t = {.layout = (enum ranks_layout)(i % RANKS_LAYOUTS),
+                                 .seed = prng_mix(ranks_seed() + 1000 + i),
+                                 .works_n = ranks_full() ? 200 : 12,
+                                 .bytes_max = ranks_full() ? 16 << 20 : 512 << 10,
+                                 .slices = true};
+
+        run_group(one_by_one, SIZES[i / RANKS_LAYOUTS], &t);
+    }
+}
+
+/* ---- started calls ---- */
+
+#define BATCH_MAX 5
+
+static void batches(struct rank *r)
+{
+    const struct plan_of_test *t = r->arg;
+    static struct work w[BATCH_MAX];
+    struct comm_started *started[BATCH_MAX];
+    struct prng p, own;
+
+    rank_enter(r, 0);
+    prng_init(&p, t->seed);
+    prng_init(&own, t->seed ^ r->self);
+    for (uint32_t i = 0; i < t->works_n; i++) {
+        const uint32_t n = (uint32_t)prng_between(&p, 2, BATCH_MAX);
+        const uint32_t waited = prng_below(&p, 3) == 0 ? n - 1 : n; /* the last in this thread */
+        size_t room = 0;
+
+        for (uint32_t k = 0; k < n; k++) {
+            struct spec spec;
+
+            spec_draw(&p, comm_size(r->comm), t->bytes_max, &spec);
+            work_prepare(r, &spec, &room, &w[k]);
+        }
+        for (uint32_t k = 0; k < waited; k++) {
+            int rc = w[k].mine ? comm_start(r->comm, &w[k].call, &started[k]) : MU_OK;
+
+            rank_check(r, rc == MU_OK, "%s: not started: %s", w[k].text, mu_strerror(rc));
+        }
+        if (waited < n && w[waited].mine) {
+            struct comm_result result = {0};
+            int rc = comm_run(r->comm, &w[waited].call, &result);
+
+            work_check(r, &w[waited], rc, &result);
+        }
+        for (uint32_t k = 0, first = (uint32_t)prng_below(&own, n); k < n; k++) {
+            const uint32_t at = (first + k) % n;
+
+            if (at < waited && w[at].mine) {
+                struct comm_result result = {0};
+                int rc;
+
+                while ((rc = comm_finish(started[at], 1, &result)) == MU_ETIMEDOUT) {
+                }
+                work_check(r, &w[at], rc, &result);
+            }
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            work_free(r, &w[k]);
+        }
+        works_meet(r);
+    }
+}
+
+static void started_calls_overlap_and_are_exact(void **state)
+{
+    static const uint32_t SIZES[] = {1, 2, 4, 5};
+
+    for (uint32_t i = 0; i < ARRAY_LEN(SIZES) * RANKS_LAYOUTS; i++) {
+        struct plan_of_test t = {.layout = (enum ranks_layout)(i % RANKS_LAYOUTS),
+                                 .seed = prng_mix(ranks_seed() + 2000 + i),
+                                 .works_n = ranks_full() ? 60 : 6,
+                                 .bytes_max = ranks_full() ? 4 << 20 : 256 << 10};
+
+        run_group(batches, SIZES[i / RANKS_LAYOUTS], &t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_exact_by_shared_memory),
+        cmocka_unit_test(results_are_exact_by_tcp),
+        cmocka_unit_test(results_are_exact_by_both),
+        cmocka_unit_test(subtrees_give_the_bits_of_one_process),
+        cmocka_unit_test(started_calls_overlap_and_are_exact),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
