@@ -138,7 +138,7 @@ static bool wait_changed(struct comm *c, uint64_t due_ns)
 }
 
 /* Waits until there is a link to each; else *missing is the first without. Under c->lock. */
-static int wait_linked(struct comm *c, const struct generation *g, uint64_t due_ns,
+static int wait_linked(struct comm *c, const struct generation *g, wid self, uint64_t due_ns,
                        const struct member **missing)
 {
     for (;;) {
@@ -146,7 +146,7 @@ static int wait_linked(struct comm *c, const struct generation *g, uint64_t due_
         for (uint32_t r = 0; r < g->members_n && *missing == NULL; r++) {
             const struct member *m = &g->members[r];
 
-            if (m->worker != c->hello.self && group_find(c, m->worker) == NULL) {
+            if (m->worker != self && group_find(c, m->worker) == NULL) {
                 *missing = m;
             }
         }
@@ -162,31 +162,52 @@ static int wait_linked(struct comm *c, const struct generation *g, uint64_t due_
     }
 }
 
-int comm_probe(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
+/* Those before `n`, but not this worker itself. */
+static void forget_all(struct comm *c, const struct generation *g, wid self, uint32_t n)
 {
-    const uint64_t due_ns = group_due_ns(timeout_ms);
-    const struct member *missing = NULL;
-    uint32_t wanted_n = 0;
-    int rc = comm_enter(c);
+    while (n-- > 0) {
+        if (g->members[n].worker != self) {
+            tender_forget(c, g->members[n].worker);
+        }
+    }
+}
 
-    if (rc != MU_OK) {
-        return rc;
+static int probe_all(struct comm *c, const struct generation *g, uint64_t due_ns, wid *missing_out)
+{
+    const struct member *missing = NULL;
+    uint32_t n = 0;
+    int rc = MU_OK;
+
+    pthread_mutex_lock(&c->lock);
+    const wid self = c->hello.self;
+
+    pthread_mutex_unlock(&c->lock);
+    while (n < g->members_n) {
+        rc = g->members[n].worker == self ? MU_OK : tender_want(c, &g->members[n]);
+        if (rc != MU_OK) {
+            goto err_wants;
+        }
+        n++;
     }
-    while (wanted_n < g->members_n && rc == MU_OK) {
-        rc = tender_want(c, &g->members[wanted_n]);
-        wanted_n += rc == MU_OK;
-    }
-    if (rc == MU_OK) {
-        pthread_mutex_lock(&c->lock);
-        rc = wait_linked(c, g, due_ns, &missing);
-        pthread_mutex_unlock(&c->lock);
-    }
-    while (wanted_n > 0) {
-        tender_forget(c, g->members[--wanted_n].worker);
-    }
+    pthread_mutex_lock(&c->lock);
+    rc = wait_linked(c, g, self, due_ns, &missing);
+    pthread_mutex_unlock(&c->lock);
     if (rc == MU_ETIMEDOUT && missing_out != NULL) {
         *missing_out = missing->worker;
     }
-    comm_leave(c);
+err_wants:
+    forget_all(c, g, self, n);
+    return rc;
+}
+
+int comm_probe(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
+{
+    const uint64_t due_ns = group_due_ns(timeout_ms);
+    int rc = comm_enter(c);
+
+    if (rc == MU_OK) {
+        rc = probe_all(c, g, due_ns, missing_out);
+        comm_leave(c);
+    }
     return rc;
 }

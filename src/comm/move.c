@@ -118,6 +118,7 @@ static int check_claim(struct comm *c, struct link *l)
 {
     const struct comm_group *g = &c->group;
     uint8_t right[HELLO_PROOF_BYTES], proof[HELLO_PROOF_BYTES];
+    char who[WID_TEXT_MAX];
 
     if (l->proved == g->number) {
         return MU_OK;
@@ -139,6 +140,9 @@ static int check_claim(struct comm *c, struct link *l)
         link_lose(l, MU_EREFUSED, "it does not know the key of the generation that it claims");
         return MU_EAGAIN;
     }
+    log_write(l->proved == 0 ? LOG_INFO : LOG_DEBUG, "comm",
+              "rank %" PRIu32 ", worker %s, by %s (%s)", l->rank, wid_print(l->session.peer, who),
+              l->where, l->proved == 0 ? "new" : "kept");
     l->proved = g->number;
     return MU_OK;
 }

@@ -167,7 +167,7 @@ void link_make(struct comm *c, struct hand *h)
         l = add_link(c, h, &why);
         if (l != NULL) {
             /* In the lock: the engine may close it as soon as it is seen. */
-            log_info("comm", "linked to worker %s by %s", who, l->where);
+            log_debug("comm", "linked to worker %s by %s", who, l->where);
         }
         pthread_mutex_unlock(&c->lock);
     }
