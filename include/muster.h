@@ -6,14 +6,17 @@
  * A trainer that was started by `muster run` is one worker of a job:
  *
  *     mu_run *run;
- *     mu_world_info world;
+ *     float mine[1024], sum[1024];
+ *     int rc = mu_join(NULL, &run);
  *
- *     if (mu_join(NULL, &run) == MU_OK && mu_wait(run, 0, MU_FOREVER) == MU_OK &&
- *         mu_world(run, &world) == MU_OK) {
- *         printf("rank %d of %d\n", world.rank, world.size);
- *         mu_world_free(&world);
- *         mu_leave(run);
+ *     while (rc == MU_OK) {
+ *         compute(mine);
+ *         rc = mu_allreduce(run, mine, sum, 1024, MU_F32, MU_SUM, MU_FOREVER);
+ *         if (rc == MU_EPEER) {                    // somebody is gone; `mine` is as it was
+ *             rc = mu_regroup(run, MU_FOREVER);    // the others are together again
+ *         }
  *     }
+ *     mu_leave(run);
  *
  * Started by itself it is a job of one, rank 0 of 1: the same program, unchanged. */
 #ifndef MUSTER_H
@@ -90,8 +93,8 @@ typedef struct mu_run mu_run;
 
 typedef struct mu_config {
     size_t size;         /* of this struct, as mu_config_init() saw it */
-    const char *address; /* "host:port" where other workers reach this one; NULL: as its agent
-                          * finds out */
+    const char *address; /* "host:port" or "host" where this worker listens, and others reach it;
+                          * NULL: on the interface MUSTER_IFACE, or as its agent finds out */
     int64_t join_ms;     /* mu_join() takes no longer than this; 10,000 */
 } mu_config;
 
@@ -170,6 +173,164 @@ MU_API int mu_agree(mu_run *run, const char *tag, const void *data, size_t n, in
 /* This worker has done that many steps: for `muster status`, and for the job's schedule. Never
  * waits. A smaller number than before is fine: the work was started over. MU_EDONE, MU_EPEER. */
 MU_API int mu_progress(mu_run *run, uint64_t step);
+
+/* ---- the data plane: what workers do together ----
+ *
+ * A group is the members of one generation, linked to each other: by shared memory on one host
+ * (MUSTER_TRANSPORT=tcp forbids it), by TCP between hosts. All members make the same calls in the
+ * same order; calls of several threads of one worker are made one after the other.
+ *
+ * Results depend on the contributions and their ranks alone, to the last bit: not on timing, on the
+ * path, or on which ranks share a host. Nothing is reduced in place: a call that fails has changed
+ * no input (unless in and out are the same), and can be made again.
+ *
+ * A peer that dies, or does nothing for timeout_ms: every call that waits returns MU_EPEER. Then
+ * mu_regroup(), and the survivors go on. With MU_AGREE a call has succeeded for all or for none,
+ * also if somebody dies in it; without, some may have their result while others have not.
+ *
+ * Workers prove to each other who they are. What they send between hosts is not encrypted unless
+ * MUSTER_TLS=1 is set for all of them. */
+
+enum mu_dtype { MU_F32, MU_F64, MU_BF16, MU_F16, MU_I32, MU_I64, MU_U8 };
+
+/* Sums of integers wrap. A mean is the sum divided once; that of integers is cut off towards zero.
+ * Of min and max, NaN wins over all, and -0 is below +0. */
+enum mu_reduction { MU_SUM, MU_MEAN, MU_MIN, MU_MAX };
+
+typedef struct mu_group_info {
+    uint64_t generation; /* 0: there is no group yet */
+    int rank;            /* -1 */
+    int size;            /* 0 */
+} mu_group_info;
+
+/* The group that calls are made in. It is another one than mu_world() tells of, which is the
+ * newest, until mu_regroup(). */
+MU_API int mu_group(mu_run *run, mu_group_info *group_out);
+
+/* Moves to the newest generation: waits until this worker is a member of it and all members are
+ * there; links between those who were together before are kept. When it returns MU_OK calls can be
+ * made (again). The first call of all does this by itself. When there is nothing to move to it
+ * returns at once.
+ *
+ * Growth hurries nobody: while a newer generation is known (mu_world()), the calls of the group
+ * go on until its members regroup. Whoever is in a call then with one that has moved gets MU_EPEER,
+ * and regroups too. With MU_AGREE all can do so at the same call: see mu_result.
+ *
+ * MU_ESTALE: this worker was left out meanwhile; what it has computed goes on without it. It may
+ * mu_leave(), or call mu_regroup() again to wait until it is taken in anew, as a newcomer.
+ * MU_ETIMEDOUT: mu_error() says who is missing; call it again. MU_EORDER: the members did not make
+ * the same calls before. MU_EDONE, MU_EPEER (its agent is gone), MU_ENOMEM. */
+MU_API int mu_regroup(mu_run *run, int64_t timeout_ms);
+
+/* Memory that travels without a copy to workers on the same host, zeroed and aligned to a page.
+ * Any other pointer works too. NULL: there is no more; mu_error() says why. Valid until mu_free()
+ * or mu_leave(). */
+MU_API void *mu_alloc(mu_run *run, size_t bytes);
+MU_API void mu_free(mu_run *run, void *memory); /* NULL is fine */
+
+/* The calls. in and out do not overlap, or are the same where that is said. Counts are in
+ * elements. timeout_ms: how long a peer may do nothing.
+ *
+ * MU_EPEER: a peer was lost, or has moved on: mu_error() names it; mu_regroup(), then again.
+ * MU_EORDER: the members did not make the same call; mu_error() says which ones. MU_ESTALE: as
+ * mu_regroup() has it, of the first call. MU_EINVAL, MU_ELIMIT, MU_ENOMEM, MU_EDONE. */
+
+/* out, count elements on every rank, is the reduction of all `in`. They may be the same. */
+MU_API int mu_allreduce(mu_run *run, const void *in, void *out, size_t count, enum mu_dtype dtype,
+                        enum mu_reduction reduction, int64_t timeout_ms);
+
+/* `in` has size * count elements; rank r gets the r-th part of their reduction. */
+MU_API int mu_reduce_scatter(mu_run *run, const void *in, void *out, size_t count,
+                             enum mu_dtype dtype, enum mu_reduction reduction, int64_t timeout_ms);
+
+/* out, size * count elements, is every rank's `in`, by rank. */
+MU_API int mu_allgather(mu_run *run, const void *in, void *out, size_t count, enum mu_dtype dtype,
+                        int64_t timeout_ms);
+
+/* The root's buffer is everybody's. */
+MU_API int mu_broadcast(mu_run *run, void *buffer, size_t count, enum mu_dtype dtype, int root,
+                        int64_t timeout_ms);
+
+/* As mu_allreduce(), at the root alone; elsewhere `out` may be NULL. */
+MU_API int mu_reduce(mu_run *run, const void *in, void *out, size_t count, enum mu_dtype dtype,
+                     enum mu_reduction reduction, int root, int64_t timeout_ms);
+
+/* Returns when every member of the group has come. Needs no tag, and no orchestrator: compare
+ * mu_barrier(). */
+MU_API int mu_meet(mu_run *run, int64_t timeout_ms);
+
+/* From one rank to another. Those of one pair are matched in their order; count, dtype and tag
+ * must be the same on both sides. */
+MU_API int mu_send(mu_run *run, const void *in, size_t count, enum mu_dtype dtype, int to,
+                   uint32_t tag, int64_t timeout_ms);
+MU_API int mu_recv(mu_run *run, void *out, size_t count, enum mu_dtype dtype, int from,
+                   uint32_t tag, int64_t timeout_ms);
+
+/* The sum as it lies in the memory of those who made it, mapped side by side: read-only, and no
+ * copy is made where memory is shared. *view_out is to be released by mu_view_release(). MU_ELIMIT:
+ * too many are held. */
+MU_API int mu_allreduce_view(mu_run *run, const void *in, size_t count, enum mu_dtype dtype,
+                             enum mu_reduction reduction, int64_t timeout_ms,
+                             const void **view_out);
+MU_API void mu_view_release(mu_run *run, const void *view); /* NULL is fine */
+
+/* ---- the same with everything that can be said about a call ---- */
+
+enum mu_kind {
+    MU_ALLREDUCE,
+    MU_REDUCE_SCATTER,
+    MU_ALLGATHER,
+    MU_BROADCAST,
+    MU_REDUCE,
+    MU_MEET,
+    MU_SEND,
+    MU_RECV
+};
+
+/* Flags. */
+#define MU_AGREE 1u /* it succeeds for all members, or for none: not of send and recv */
+#define MU_VIEW 2u  /* allreduce, allgather, broadcast: the result is a view, and out is NULL */
+
+typedef struct mu_call {
+    size_t size; /* of this struct, as mu_call_init() saw it */
+    enum mu_kind kind;
+    const void *in;
+    void *out;
+    size_t count;
+    enum mu_dtype dtype;
+    enum mu_reduction reduction;
+    int rank; /* the root; of send and recv the other one */
+    uint32_t tag;
+    unsigned flags;
+    int64_t timeout_ms; /* MU_FOREVER */
+} mu_call;
+
+/* All others are zero. */
+MU_API void mu_call_init(mu_call *call, enum mu_kind kind);
+
+typedef struct mu_result {
+    uint64_t generation; /* whose members' contributions it holds … */
+    int members;         /* … and how many they are */
+    uint64_t newest;     /* of an agreed call: every member knows this generation by now, so that,
+                          * if it is newer, all can mu_regroup() after this same call; 0 */
+    int lost_rank;       /* MU_EPEER, MU_EORDER: who; -1: nobody, or unknown */
+    const void *view;    /* MU_VIEW: to be released by mu_view_release(); else NULL */
+} mu_result;
+
+/* Makes the call. *result_out (may be NULL unless MU_VIEW) is set on MU_EPEER and MU_EORDER too.
+ *
+ * An agreed call that failed with MU_EPEER may count all the same, if every survivor, or one that
+ * has returned, held its result: mu_regroup() settles that. So make the very same call again: it
+ * gives that result, or a new one of those who are left; result_out says whose contributions. */
+MU_API int mu_make(mu_run *run, const mu_call *call, mu_result *result_out);
+
+/* The same in the background, so that it overlaps with what the caller computes: `call` is copied,
+ * its buffers must stay as they are. On success *started_out is to be given to mu_finish(), which
+ * waits for it; each once, in any order, before mu_leave(). MU_ETIMEDOUT: it goes on; finish it
+ * later. NULL gives MU_EINVAL. */
+typedef struct mu_started mu_started;
+MU_API int mu_start(mu_run *run, const mu_call *call, mu_started **started_out);
+MU_API int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out);
 
 /* ---- the job's settings ----
  *

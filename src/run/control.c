@@ -62,6 +62,7 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
     va_end(args);
     run->lost = status;
     run->out_n = 0;
+    data_stop(run);
     values_end(run, status, run->why);
     settings_end(run, status, run->why);
     pthread_cond_broadcast(&run->changed);

@@ -1,4 +1,5 @@
 /* mu_join and mu_leave. */
+#include "base/log.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -103,28 +104,9 @@ static uint64_t first_request(void)
     return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-static int run_open(const mu_config *config, struct mu_run **run_out)
-{
-    struct mu_run *run = calloc(1, sizeof(*run));
-
-    if (run == NULL || locks_init(run) != MU_OK) {
-        free(run);
-        return run_fail(MU_ENOMEM, "out of memory for a run");
-    }
-    run->pid = getpid();
-    run->fd = run->wake_fd = -1;
-    run->rank = -1;
-    run->request = first_request();
-    reader_init(&run->in);
-    if (config->address != NULL) {
-        snprintf(run->addr, sizeof(run->addr), "%s", config->address);
-    }
-    *run_out = run;
-    return MU_OK;
-}
-
 static void run_close(struct mu_run *run)
 {
+    data_close(run);
     if (run->fd >= 0) {
         close(run->fd);
     }
@@ -138,6 +120,32 @@ static void run_close(struct mu_run *run)
     pthread_mutex_destroy(&run->lock);
     pthread_cond_destroy(&run->changed);
     free(run);
+}
+
+static int run_open(const mu_config *config, struct mu_run **run_out)
+{
+    struct mu_run *run = calloc(1, sizeof(*run));
+    int rc;
+
+    if (run == NULL || locks_init(run) != MU_OK) {
+        free(run);
+        return run_fail(MU_ENOMEM, "out of memory for a run");
+    }
+    run->pid = getpid();
+    run->fd = run->wake_fd = -1;
+    run->rank = -1;
+    run->request = first_request();
+    reader_init(&run->in);
+    if (config->address != NULL) {
+        snprintf(run->addr, sizeof(run->addr), "%s", config->address);
+    }
+    rc = data_config(run, config);
+    if (rc != MU_OK) {
+        run_close(run);
+        return rc;
+    }
+    *run_out = run;
+    return MU_OK;
 }
 
 /* ---- a job of one ---- */
@@ -268,6 +276,7 @@ int mu_join(const mu_config *config, mu_run **run_out)
     struct place place;
     int rc;
 
+    log_init();
     mu_config_init(&defaults);
     config = config != NULL ? config : &defaults;
     if (run_out == NULL) {
@@ -334,6 +343,7 @@ int mu_leave(mu_run *run)
     }
     run->leaving = true;
     left_out = run->rank < 0;
+    data_stop(run);
     pthread_cond_broadcast(&run->changed);
     wait_to_leave(run);
     if (!left_out || run->rank < 0) { /* Else it was taken in again: its work goes on elsewhere. */

@@ -2,10 +2,13 @@
  *
  * Threads: `lock` guards everything but what only the control thread touches (`in`) and what is
  * set before it starts (`fd`, `wake_fd`, `pid`, `slot`, `alone`). Callers put frames into `out`,
- * wake the thread and wait for `changed`; the thread reads, answers and broadcasts. */
+ * wake the thread and wait for `changed`; the thread reads, answers and broadcasts. Whoever calls
+ * into the data plane (comm/) and may wait there does so without the lock; the control thread tells
+ * it what never waits (fence, newest, stop). */
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
+#include "comm/comm.h"
 #include "core/config.h"
 #include "run/marks.h"
 #include "run/reader.h"
@@ -38,6 +41,25 @@ struct ask {
     char text[TEXT_MAX_LEN];
     mu_settings got; /* what has come; of a put, the version alone */
     size_t cap;      /* of its items */
+};
+
+/* What this worker knows of its data plane. */
+struct data {
+    struct comm *comm; /* NULL: not open yet. Set once, under the lock; closed by mu_leave() */
+    char asked[ADDR_MAX_LEN]; /* mu_config.address; "": none */
+    unsigned paths;           /* MUSTER_TRANSPORT … */
+    bool tls;                 /* … and MUSTER_TLS */
+    wid named;                /* as whom it goes by now; the prober follows the life */
+    pthread_t prober;
+    bool has_prober;
+    uint64_t reached;   /* the newest generation all of whose members have answered; 0 */
+    bool moving;        /* a thread is in regroup() */
+    uint64_t group;     /* the generation that calls are made in; 0: none yet */
+    wid group_as;       /* … and as whom */
+    mu_group_info info; /* … for mu_group() */
+    int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it … */
+    wid blamed;         /* … because of this one; 0: unknown, or said already */
+    bool stale;         /* it was left out, and has been told */
 };
 
 struct mu_run {
@@ -82,6 +104,7 @@ struct mu_run {
     struct marks marks;
     struct ask *asks;
     struct config settings; /* of a job of one; without memory until they are needed */
+    struct data data;
 };
 
 /* ---- error.c ---- */
@@ -120,6 +143,7 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
  * is one of those who hold the state, and its end would be a loss. */
 bool told_is_needed(const struct mu_run *run);
 void told_finished(struct mu_run *run); /* this worker's last report */
+void told_again(struct mu_run *run);    /* reports what has changed, if anything has */
 /* Reports the step if it is time to; gives how long poll() may wait, as poll() has it. */
 int told_progress(struct mu_run *run);
 
@@ -145,6 +169,35 @@ int settings_alone(struct mu_run *run, struct ask *a);
 int settings_add(struct ask *a, const char *key, const void *value, size_t value_n,
                  uint64_t version);
 void settings_sort(mu_settings *settings); /* by key */
+
+/* ---- data.c: the data plane's life ---- */
+
+/* What the environment says of it. MU_EINVAL. */
+int data_config(struct mu_run *run, const mu_config *config);
+/* Opens it as this life says, and fills in run->addr. error: COMM_ERROR_MAX. */
+int data_open(struct mu_run *run, char *error);
+/* Every call that waits in it returns MU_EDONE; also before it is open. */
+void data_stop(struct mu_run *run);
+/* Nobody is in a call any more. Without the lock. */
+void data_close(struct mu_run *run);
+/* The newest generation is another one. */
+void data_generation(struct mu_run *run);
+
+/* ---- regroup.c ---- */
+
+/* Moves to the newest generation, as mu_regroup() has it; the lock is given away meanwhile. */
+int regroup(struct mu_run *run, uint64_t due_ms);
+
+/* ---- resolve.c ---- */
+
+/* A copy of the newest generation, with numbers for addresses once run_resolve() has seen it; that
+ * may wait, so it is called without the lock. members is the caller's. False: out of memory. */
+bool run_newest(const struct mu_run *run, struct generation *g_out);
+void run_resolve(struct generation *g);
+
+/* "n3.0#2" */
+#define WHO_MAX 40
+const char *run_who(wid worker, char text[WHO_MAX]);
 
 /* ---- call.c: what every call begins and ends with ---- */
 

@@ -12,8 +12,7 @@ enum {
 };
 
 /* Says how this worker stands, if that is not what it said last. There is no state to catch up with
- * yet, so it is in a generation as soon as that names it, and reaches its members as soon as it
- * knows them: the elastic step will take this over. */
+ * yet, so it is in a generation as soon as that names it: the elastic step will take this over. */
 static void report(struct mu_run *run, uint8_t phase)
 {
     struct report r = {.slot = run->slot,
@@ -21,7 +20,7 @@ static void report(struct mu_run *run, uint8_t phase)
                        .phase = phase,
                        .entered = run->entered,
                        .step = run->step,
-                       .reached = run->newest.number};
+                       .reached = run->data.reached};
 
     if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
         r.entered == run->said.entered && r.reached == run->said.reached &&
@@ -40,6 +39,13 @@ static void report_now(struct mu_run *run)
 {
     if (!run->leaving) {
         report(run, run->entered != 0 ? PHASE_IN : PHASE_WARM);
+    }
+}
+
+void told_again(struct mu_run *run)
+{
+    if (run->attached && run->lost == MU_OK) {
+        report_now(run);
     }
 }
 
@@ -116,12 +122,22 @@ static void find_self(struct mu_run *run)
 static void on_life(struct mu_run *run, const struct msg_life *m)
 {
     bool another = run->attached && m->worker != run->life.worker;
+    char error[COMM_ERROR_MAX];
+    int rc;
 
     run->life = *m;
+    if (!run->attached) {
+        rc = data_open(run, error);
+        if (rc != MU_OK) {
+            control_lost(run, rc, "%s", error);
+            return;
+        }
+    }
     run->attached = true;
     run->forgetting = false;
     run->beat_ms = 0;
     if (another) {
+        run->data.reached = 0;
         run->entered = run->joined = 0;
         find_self(run);
         values_repeat(run);
@@ -149,6 +165,7 @@ static void on_generation(struct mu_run *run, const struct generation *m)
     run->newest = *m;
     run->newest.members = members;
     find_self(run);
+    data_generation(run);
     report_now(run);
 }
 
@@ -170,6 +187,7 @@ static void on_ended(struct mu_run *run, const struct msg_ended *m)
 {
     run->ended = true;
     run->end = *m;
+    data_stop(run);
     values_end(run, MU_EDONE, m->why);
     settings_end(run, MU_EDONE, m->why);
 }

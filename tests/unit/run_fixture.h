@@ -70,6 +70,9 @@ void fake_die(struct fake *f);
 /* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
 void fake_generation(struct fake *f, uint64_t number, const char *nodes);
 
+/* Waits until the worker knows of it: one that is no member has nothing to say of it. */
+void fake_told(mu_run *run, uint64_t number);
+
 /* What went wrong is explained with this in it. */
 void fake_explains(const char *error, const char *part);
 

@@ -156,7 +156,7 @@ static void one_that_is_left_out_leaves_when_the_others_can_do_without(void **st
     pthread_t thread;
 
     fake_generation(&agent, 8, "3");
-    fake_next(&agent, WIRE_REPORT, &msg);
+    fake_told(run, 8);
     assert_int_equal(pthread_create(&thread, NULL, leave_main, run), 0);
     fake_say(&agent, WIRE_ACTIVE, &active);
     fake_next(&agent, WIRE_FORGET, &msg);
@@ -174,10 +174,9 @@ static void one_that_is_left_out_leaves_when_the_others_can_do_without(void **st
 static void one_that_is_still_needed_says_nothing_of_having_finished(void **state)
 {
     mu_run *run = fake_join_world(&agent, "3 4");
-    union wire_any msg;
 
     fake_generation(&agent, 8, "3");
-    fake_next(&agent, WIRE_REPORT, &msg);
+    fake_told(run, 8);
     fake_leave(&agent, run);
     assert_true(agent.last.phase != PHASE_FINISHED);
 }

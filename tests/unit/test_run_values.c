@@ -304,7 +304,7 @@ static void one_that_is_no_member_claims_nothing(void **state)
     union wire_any msg;
 
     fake_generation(&agent, 8, "3 5");
-    fake_next(&agent, WIRE_REPORT, &msg);
+    fake_told(run, 8);
     call(&c, run, "names", "me", MU_FOREVER);
     fake_next(&agent, WIRE_SYNC, &msg);
     assert_true(msg.sync.joined == 0);

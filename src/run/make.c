@@ -1,0 +1,313 @@
+/* mu_make, mu_start, mu_finish: calls of the data plane, and what becomes of them. */
+#include "run/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)MU_F32 == DTYPE_F32 && (int)MU_F64 == DTYPE_F64 && (int)MU_BF16 == DTYPE_BF16 &&
+                   (int)MU_F16 == DTYPE_F16 && (int)MU_I32 == DTYPE_I32 &&
+                   (int)MU_I64 == DTYPE_I64 && (int)MU_U8 == DTYPE_U8,
+               "the public types are the data plane's");
+_Static_assert((int)MU_SUM == REDUCE_SUM && (int)MU_MEAN == REDUCE_MEAN &&
+                   (int)MU_MIN == REDUCE_MIN && (int)MU_MAX == REDUCE_MAX,
+               "… and the reductions");
+_Static_assert(MU_AGREE == COMM_AGREE && MU_VIEW == COMM_VIEW, "… and the flags");
+
+struct mu_started {
+    struct mu_run *run;
+    struct comm_started *comm;
+    uint64_t group; /* in which it was started */
+};
+
+void mu_call_init(mu_call *call, enum mu_kind kind)
+{
+    *call = (mu_call){.size = sizeof(*call), .kind = kind, .timeout_ms = MU_FOREVER};
+}
+
+/* ---- there and back ---- */
+
+static int check(const mu_call *call, const mu_result *result_out)
+{
+    if (call == NULL || call->size != sizeof(*call)) {
+        return run_fail(MU_EINVAL, "the mu_call was not made by mu_call_init()");
+    }
+    if ((unsigned)call->kind > MU_RECV) {
+        return run_fail(MU_EINVAL, "there is no kind of call with number %d", (int)call->kind);
+    }
+    if ((call->flags & ~(MU_AGREE | MU_VIEW)) != 0) {
+        return run_fail(MU_EINVAL, "there are no such flags: %#x", call->flags);
+    }
+    if ((call->flags & MU_VIEW) != 0 && result_out == NULL) {
+        return run_fail(MU_EINVAL, "there is nowhere to put the view");
+    }
+    if ((call->flags & MU_AGREE) != 0 && call->kind >= MU_SEND) {
+        return run_fail(MU_EINVAL, "only what all members do together can be agreed on");
+    }
+    if (call->rank < 0) {
+        return run_fail(MU_EINVAL, "%d is no rank", call->rank);
+    }
+    return MU_OK;
+}
+
+static struct comm_call to_comm(const mu_call *call)
+{
+    static const enum comm_op ops[] = {
+        [MU_ALLREDUCE] = COMM_ALLREDUCE, [MU_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
+        [MU_ALLGATHER] = COMM_ALLGATHER, [MU_BROADCAST] = COMM_BROADCAST,
+        [MU_REDUCE] = COMM_REDUCE,       [MU_MEET] = COMM_BARRIER,
+        [MU_SEND] = COMM_SEND,           [MU_RECV] = COMM_SEND};
+
+    return (struct comm_call){.op = ops[call->kind],
+                              .in = call->in,
+                              .out = call->out,
+                              .count = call->count,
+                              .dtype = (enum dtype)call->dtype,
+                              .reduce = (enum reduce_op)call->reduction,
+                              .root = call->kind < MU_SEND ? (uint32_t)call->rank : 0,
+                              .peer = call->kind >= MU_SEND ? (uint32_t)call->rank : 0,
+                              .tag = call->tag,
+                              .recv = call->kind == MU_RECV,
+                              .flags = call->flags,
+                              .timeout_ms = call->timeout_ms};
+}
+
+static void from_comm(int rc, const struct comm_result *r, mu_result *result_out)
+{
+    bool blames = rc != MU_OK && r->rank != COMM_NOBODY;
+
+    *result_out = (mu_result){.generation = rc == MU_OK ? r->generation : 0,
+                              .members = rc == MU_OK ? (int)r->members_n : 0,
+                              .newest = rc == MU_OK ? r->newest : 0,
+                              .lost_rank = blames ? (int)r->rank : -1,
+                              .view = rc == MU_OK ? r->view : NULL};
+}
+
+/* Says how it went, and remembers that nothing more can be done in that group. Under the lock. */
+static int outcome(struct mu_run *run, uint64_t group, int rc, const struct comm_result *r)
+{
+    struct data *d = &run->data;
+
+    if (rc == MU_OK) {
+        return MU_OK;
+    }
+    if ((rc == MU_EPEER || rc == MU_EORDER) && group == d->group && d->broken == MU_OK) {
+        d->broken = rc;
+        d->blamed = rc == MU_EPEER ? r->worker : 0;
+    }
+    if (run->leaving || run->ended || run->lost != MU_OK) {
+        return call_state(run);
+    }
+    if (rc == MU_EPEER) {
+        return run_fail(rc, "%s: mu_regroup() and make the call again",
+                        r->error[0] != '\0' ? r->error : "a peer was lost");
+    }
+    return run_fail(rc, "%s", r->error[0] != '\0' ? r->error : mu_strerror(rc));
+}
+
+/* There is a group to make calls in. Under the lock. */
+static int begin(struct mu_run *run, int64_t timeout_ms)
+{
+    char error[COMM_ERROR_MAX];
+    int rc = call_state(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = data_open(run, error);
+    if (rc != MU_OK) {
+        return run_fail(rc, "%s", error);
+    }
+    if (run->data.stale) {
+        return run_fail(MU_ESTALE,
+                        "this worker was left out of job %s: mu_leave(), or mu_regroup() to wait "
+                        "until it is taken in anew",
+                        run->life.job);
+    }
+    return run->data.group != 0 ? MU_OK : regroup(run, run_due_ms(timeout_ms));
+}
+
+/* ---- the calls ---- */
+
+int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
+{
+    struct comm_result r = {.rank = COMM_NOBODY};
+    struct comm_call cc;
+    uint64_t group;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = check(call, result_out);
+    if (rc == MU_OK) {
+        rc = begin(run, call->timeout_ms);
+    }
+    if (rc == MU_OK) {
+        cc = to_comm(call);
+        group = run->data.group;
+        pthread_mutex_unlock(&run->lock);
+        rc = comm_run(run->data.comm, &cc, &r);
+        if (result_out != NULL) {
+            from_comm(rc, &r, result_out);
+        }
+        pthread_mutex_lock(&run->lock);
+        rc = outcome(run, group, rc, &r);
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
+{
+    struct mu_started *s;
+    struct comm_call cc;
+    mu_result anywhere;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    s = malloc(sizeof(*s));
+    rc = s != NULL ? check(call, &anywhere) : run_fail(MU_ENOMEM, "out of memory for a call");
+    if (rc == MU_OK) {
+        rc = begin(run, call->timeout_ms);
+    }
+    if (rc == MU_OK) {
+        *s = (struct mu_started){.run = run, .group = run->data.group};
+        cc = to_comm(call);
+        rc = comm_start(run->data.comm, &cc, &s->comm);
+        if (rc != MU_OK) {
+            rc = run_fail(rc, "a call can't be started: %s", mu_strerror(rc));
+        }
+    }
+    call_exit(run);
+    if (rc == MU_OK) {
+        *started_out = s;
+    } else {
+        free(s);
+    }
+    return rc;
+}
+
+int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
+{
+    struct comm_result r = {.rank = COMM_NOBODY};
+    struct mu_run *run;
+    int rc;
+
+    if (started == NULL) {
+        return run_fail(MU_EINVAL, "there is no call to finish: mu_start() gives one");
+    }
+    run = started->run;
+    rc = call_enter(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    pthread_mutex_unlock(&run->lock);
+    rc = comm_finish(started->comm, timeout_ms, &r);
+    pthread_mutex_lock(&run->lock);
+    if (rc == MU_ETIMEDOUT) {
+        rc = run_fail(MU_ETIMEDOUT, "the call goes on; mu_finish() it later");
+        call_exit(run);
+        return rc;
+    }
+    if (result_out != NULL) {
+        from_comm(rc, &r, result_out);
+    } else if (r.view != NULL) {
+        comm_release(run->data.comm, r.view);
+    }
+    rc = outcome(run, started->group, rc, &r);
+    free(started);
+    call_exit(run);
+    return rc;
+}
+
+/* ---- the group ---- */
+
+int mu_regroup(mu_run *run, int64_t timeout_ms)
+{
+    uint64_t due_ms = run_due_ms(timeout_ms);
+    char error[COMM_ERROR_MAX];
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = call_state(run);
+    if (rc == MU_OK) {
+        rc = data_open(run, error);
+        if (rc != MU_OK) {
+            rc = run_fail(rc, "%s", error);
+        }
+    }
+    if (rc == MU_OK) {
+        run->data.stale = false; /* It has been told, and goes on all the same. */
+        rc = regroup(run, due_ms);
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_group(mu_run *run, mu_group_info *group_out)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    *group_out = (mu_group_info){.rank = -1};
+    if (run->data.group != 0) {
+        *group_out = run->data.info;
+    }
+    call_exit(run);
+    return MU_OK;
+}
+
+/* ---- memory ---- */
+
+void *mu_alloc(mu_run *run, size_t bytes)
+{
+    char error[COMM_ERROR_MAX];
+    void *memory = NULL;
+    int rc;
+
+    if (call_enter(run) != MU_OK) {
+        return NULL;
+    }
+    rc = data_open(run, error);
+    if (rc != MU_OK) {
+        (void)run_fail(rc, "%s", error);
+    } else {
+        pthread_mutex_unlock(&run->lock);
+        memory = comm_alloc(run->data.comm, bytes);
+        pthread_mutex_lock(&run->lock);
+        if (memory == NULL) {
+            (void)run_fail(MU_ENOMEM, "there are no %zu bytes of shared memory left", bytes);
+        }
+    }
+    call_exit(run);
+    return memory;
+}
+
+void mu_free(mu_run *run, void *memory)
+{
+    if (memory != NULL && call_enter(run) == MU_OK) {
+        mu_assert(run->data.comm != NULL);
+        pthread_mutex_unlock(&run->lock);
+        comm_free(run->data.comm, memory);
+        pthread_mutex_lock(&run->lock);
+        call_exit(run);
+    }
+}
+
+void mu_view_release(mu_run *run, const void *view)
+{
+    if (view != NULL && call_enter(run) == MU_OK) {
+        mu_assert(run->data.comm != NULL);
+        pthread_mutex_unlock(&run->lock);
+        comm_release(run->data.comm, view);
+        pthread_mutex_lock(&run->lock);
+        call_exit(run);
+    }
+}
