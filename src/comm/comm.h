@@ -42,8 +42,8 @@ struct comm_config {
 /* error: COMM_ERROR_MAX; what happened and what to do. MU_EINVAL, MU_EIO, MU_ENOMEM. */
 int comm_open(const struct comm_config *config, struct comm **comm_out, char *error);
 
-/* Every call that waits, or is made later, returns MU_EDONE. Nothing is freed: for an owner that has
- * other threads in calls, and closes when they are out. Never waits; from any thread; again is
+/* Every call that waits, or is made later, returns MU_EDONE. Nothing is freed: for an owner that
+ * has other threads in calls, and closes when they are out. Never waits; from any thread; again is
  * fine. */
 void comm_stop(struct comm *c);
 
