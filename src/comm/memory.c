@@ -1,28 +1,26 @@
 /* Memory that peers on this host can see: they are told of each piece as it comes and goes. */
 #include "comm/tender.h"
 
-/* Those of one list and one lock: a link that is made meanwhile either is told here, or was told of
- * all there are when it was made (tender_link.c). */
+/* Making and freeing may take long, so only the telling is done under the lock. A link that is made
+ * meanwhile was told of all there were by then; to hear of one twice, or of the end of one that it
+ * never knew, does it no harm. */
 void *comm_alloc(struct comm *c, size_t bytes)
 {
     void *memory;
     uint32_t id;
-
-    pthread_mutex_lock(&c->lock);
     const int rc = segment_make(c->segments, bytes, &memory, &id);
 
-    if (rc == MU_OK) {
-        for (struct link *l = c->links; l != NULL; l = l->next) {
-            if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
-                shm_link_tell(l, id);
-            }
-        }
-    }
-    pthread_mutex_unlock(&c->lock);
     if (rc != MU_OK) {
         log_error("comm", "can't make shared memory of %zu bytes: %s", bytes, mu_strerror(rc));
         return NULL;
     }
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
+            shm_link_tell(l, id);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
     tender_wake(c);
     return memory;
 }
@@ -34,9 +32,11 @@ void comm_free(struct comm *c, void *memory)
     if (memory == NULL) {
         return;
     }
-    pthread_mutex_lock(&c->lock);
-    mu_assert(segment_find(c->segments, memory, 1, &ref) && ref.offset == 0);
+    const bool found = segment_find(c->segments, memory, 1, &ref);
+
+    mu_assert(found && ref.offset == 0);
     segment_free(c->segments, memory);
+    pthread_mutex_lock(&c->lock);
     for (struct link *l = c->links; l != NULL; l = l->next) {
         if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
             shm_link_tell_gone(l, ref.id);

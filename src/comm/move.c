@@ -14,90 +14,6 @@ struct move {
     bool *wanted;
 };
 
-/* ---- the group becomes another ---- */
-
-void group_free(struct comm_group *g)
-{
-    free(g->members);
-    free(g->links);
-    free(g->sends);
-    free(g->recvs);
-}
-
-static int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out)
-{
-    struct comm_group g = {.number = from->number,
-                           .run = from->run,
-                           .kind = from->kind,
-                           .n = from->members_n,
-                           .me = me,
-                           .broken_by = COMM_NOBODY};
-
-    memcpy(g.key, from->key, KEY_BYTES);
-    g.members = malloc(g.n * sizeof(*g.members));
-    g.links = calloc(g.n, sizeof(struct link *));
-    g.sends = calloc(g.n, sizeof(*g.sends));
-    g.recvs = calloc(g.n, sizeof(*g.recvs));
-    if (g.members == NULL || g.links == NULL || g.sends == NULL || g.recvs == NULL) {
-        group_free(&g);
-        return MU_ENOMEM;
-    }
-    memcpy(g.members, from->members, g.n * sizeof(*g.members));
-    *g_out = g;
-    return MU_OK;
-}
-
-/* Under c->lock. */
-static void adopt(struct comm *c, uint32_t rank, struct link *l)
-{
-    l->rank = rank;
-    l->in_group = true;
-    c->group.links[rank] = l;
-}
-
-/* Closes links of the group before that have no rank in this one. */
-static void put_away_rest(struct comm *c)
-{
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct link *l = c->links;
-
-        while (l != NULL && !(l->in_group && l->rank == UINT32_MAX)) {
-            l = l->next;
-        }
-        pthread_mutex_unlock(&c->lock);
-        if (l == NULL) {
-            return;
-        }
-        link_put_away(c, l);
-    }
-}
-
-void group_set(struct comm *c, const struct comm_group *g)
-{
-    struct comm_group old;
-
-    views_abandon(c);
-    exchange_forget(c);
-    pthread_mutex_lock(&c->lock);
-    old = c->group;
-    c->group = *g;
-    for (struct link *l = c->links; l != NULL; l = l->next) {
-        l->rank = UINT32_MAX;
-    }
-    for (uint32_t r = 0; r < g->n; r++) {
-        struct link *l = r == g->me ? NULL : group_find(c, g->members[r].worker);
-
-        if (l != NULL) {
-            c->stats.kept_n += l->in_group;
-            adopt(c, r, l);
-        }
-    }
-    pthread_mutex_unlock(&c->lock);
-    put_away_rest(c);
-    group_free(&old);
-}
-
 /* ---- one member ---- */
 
 static void say_proof(struct comm *c, struct link *l)
@@ -163,7 +79,7 @@ static struct link *seek(struct move *m, uint32_t rank)
         pthread_mutex_lock(&c->lock);
         l = group_find(c, g->members[rank].worker);
         if (l != NULL) {
-            adopt(c, rank, l);
+            group_adopt(c, rank, l);
         }
         pthread_mutex_unlock(&c->lock);
     }
@@ -272,11 +188,8 @@ static int move_to(struct comm *c, const struct generation *to, uint32_t me, uin
     struct move m = {.c = c};
     struct comm_group g;
     uint32_t missing = me;
-    int rc = MU_OK;
+    int rc;
 
-    if (to->number < c->group.number) {
-        return MU_ESTALE;
-    }
     m.wanted = calloc(to->members_n, sizeof(*m.wanted));
     if (m.wanted == NULL) {
         return MU_ENOMEM;
@@ -303,15 +216,25 @@ err_wanted:
     return rc;
 }
 
-static bool find_self(struct comm *c, const struct generation *g, uint32_t *me_out)
+/* Where this worker is in it. */
+static int find_self(struct comm *c, const struct generation *g, uint32_t *me_out)
 {
-    for (uint32_t r = 0; r < g->members_n; r++) {
+    int rc = g->number == 0 || g->run != c->config.run ? MU_EINVAL : MU_ENOENT;
+
+    pthread_mutex_lock(&c->lock);
+    if (g->number < c->group.number) {
+        rc = MU_ESTALE;
+    } else if (g->number == c->group.number && g->members_n != c->group.n) {
+        rc = MU_EINVAL; /* One number names one membership. */
+    }
+    for (uint32_t r = 0; rc == MU_ENOENT && r < g->members_n; r++) {
         if (g->members[r].worker == c->hello.self) {
             *me_out = r;
-            return true;
+            rc = MU_OK;
         }
     }
-    return false;
+    pthread_mutex_unlock(&c->lock);
+    return rc == MU_ENOENT ? MU_EINVAL : rc;
 }
 
 int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
@@ -323,18 +246,14 @@ int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wi
     if (rc != MU_OK) {
         return rc;
     }
-    if (g->number < comm_generation(c)) {
-        comm_leave(c);
-        return MU_ESTALE;
+    rc = find_self(c, g, &me);
+    if (rc == MU_OK) {
+        comm_fence(c, g->number); /* Whoever makes a call in an older one gives up the engine. */
+        pthread_mutex_lock(&c->engine);
+        rc = find_self(c, g, &me); /* It may have moved meanwhile, or have another name. */
+        rc = rc == MU_OK ? move_to(c, g, me, due_ns, missing_out) : rc;
+        pthread_mutex_unlock(&c->engine);
     }
-    comm_fence(c, g->number); /* Whoever makes a call in an older one gives up the engine. */
-    pthread_mutex_lock(&c->engine);
-    if (g->number == 0 || g->run != c->config.run || !find_self(c, g, &me)) {
-        rc = MU_EINVAL;
-    } else {
-        rc = move_to(c, g, me, due_ns, missing_out);
-    }
-    pthread_mutex_unlock(&c->engine);
     comm_leave(c);
     return rc;
 }

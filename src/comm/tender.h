@@ -5,7 +5,8 @@
  * tender_listen.c  where it listens, and whom it lets in
  * tender_hand.c    hands being shaken: bytes in, bytes out, time
  * tender_dial.c    wanted members: when and by which path they are dialed
- * tender_link.c    from a handshake to a link; which of two stays; loss
+ * tender_link.c    from a handshake to a link; which of two stays
+ * tender_watch.c   what is heard of links, and what becomes of the lost
  *
  * Hands are the thread's alone. Wants and links are shared, under c->lock. What epoll reports is
  * looked up by a number that is never used twice: it may be gone by then. */
@@ -139,25 +140,36 @@ void wants_close(struct tender *t);
 
 /* Both sides are sure of each other. The hand is gone afterwards. */
 void link_make(struct comm *c, struct hand *h);
-/* Stops watching what was lost, and puts away what is nobody's. True: something is left that could
- * not be put away now. */
+
+/* ---- tender_watch.c ---- */
+
+/* Under c->lock. */
+void link_watch(struct tender *t, struct link *l);
+/* The other side has closed the connection, or both are about to. */
+bool link_hung_up(int fd);
+/* Its socket, or its peer's process, has something to tell. */
+void link_event(struct comm *c, uint64_t id);
+/* Stops watching what was lost, reads claims of those in no group, and puts away what is nobody's.
+ * True: something is left that could not be done now. */
 bool links_sweep(struct comm *c);
 /* Loses links to hosts that no longer answer; when to look again, or UINT64_MAX. */
 uint64_t links_check(struct comm *c, uint64_t now_ns);
-/* Its socket, or its peer's process, has something to tell. */
-void link_event(struct comm *c, uint64_t id);
 /* The engine's holder, without c->lock: takes a link out of the list, waits until the tender is
  * done with it, and closes it. */
 void link_put_away(struct comm *c, struct link *l);
 
-/* ---- group.c, move.c ---- */
+/* ---- group.c, members.c ---- */
 
 /* On the monotonic clock; UINT64_MAX: never, if timeout_ms is negative. */
 uint64_t group_due_ns(int64_t timeout_ms);
+/* Of a generation, copied. MU_ENOMEM. */
+int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out);
+void group_free(struct comm_group *g);
 /* The engine's holder: the group is this one (what it points to is given), with the links that
  * there are; others of the group before are closed. */
 void group_set(struct comm *c, const struct comm_group *g);
-void group_free(struct comm_group *g);
+/* … and c->lock: this link is the one to that rank. */
+void group_adopt(struct comm *c, uint32_t rank, struct link *l);
 
 /* "n3.0#2", for the log. */
 #define WID_TEXT_MAX 40

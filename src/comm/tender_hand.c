@@ -106,15 +106,20 @@ void hands_drop(struct comm *c)
 
 void hand_refuse(struct comm *c, struct hand *h, const char *why, bool timed_out)
 {
-    char more[LOG_PACE_TEXT];
+    char more[LOG_PACE_TEXT], who[WID_TEXT_MAX];
 
     pthread_mutex_lock(&c->lock);
     c->stats.refused_n += !timed_out;
     c->stats.timed_out_n += timed_out;
     pthread_mutex_unlock(&c->lock);
-    if (log_pace_take(&c->tender->refused_pace, wait_now_ns() / MS, more)) {
-        log_warn("comm", "refused a connection %s %s: %s%s",
-                 h->hello.session.dialed ? "to" : "from", h->from, why, more);
+    if (!log_pace_take(&c->tender->refused_pace, wait_now_ns() / MS, more)) {
+        return;
+    }
+    if (h->hello.session.dialed) {
+        log_warn("comm", "no link to worker %s at %s: %s%s", wid_print(h->hello.to, who), h->from,
+                 why, more);
+    } else {
+        log_warn("comm", "refused a connection from %s: %s%s", h->from, why, more);
     }
 }
 

@@ -1,0 +1,86 @@
+/* The group as a list of members with their links: made, changed for another, freed. */
+#include "comm/tender.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void group_free(struct comm_group *g)
+{
+    free(g->members);
+    free(g->links);
+    free(g->sends);
+    free(g->recvs);
+}
+
+int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out)
+{
+    struct comm_group g = {.number = from->number,
+                           .run = from->run,
+                           .kind = from->kind,
+                           .n = from->members_n,
+                           .me = me,
+                           .broken_by = COMM_NOBODY};
+
+    memcpy(g.key, from->key, KEY_BYTES);
+    g.members = malloc(g.n * sizeof(*g.members));
+    g.links = calloc(g.n, sizeof(struct link *));
+    g.sends = calloc(g.n, sizeof(*g.sends));
+    g.recvs = calloc(g.n, sizeof(*g.recvs));
+    if (g.members == NULL || g.links == NULL || g.sends == NULL || g.recvs == NULL) {
+        group_free(&g);
+        return MU_ENOMEM;
+    }
+    memcpy(g.members, from->members, g.n * sizeof(*g.members));
+    *g_out = g;
+    return MU_OK;
+}
+
+void group_adopt(struct comm *c, uint32_t rank, struct link *l)
+{
+    l->rank = rank;
+    l->in_group = true;
+    c->group.links[rank] = l;
+}
+
+/* Closes links of the group before that have no rank in this one. */
+static void put_away_rest(struct comm *c)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        struct link *l = c->links;
+
+        while (l != NULL && !(l->in_group && l->rank == UINT32_MAX)) {
+            l = l->next;
+        }
+        pthread_mutex_unlock(&c->lock);
+        if (l == NULL) {
+            return;
+        }
+        link_put_away(c, l);
+    }
+}
+
+void group_set(struct comm *c, const struct comm_group *g)
+{
+    struct comm_group old;
+
+    views_abandon(c);
+    exchange_forget(c);
+    pthread_mutex_lock(&c->lock);
+    old = c->group;
+    c->group = *g;
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        l->rank = UINT32_MAX;
+    }
+    for (uint32_t r = 0; r < g->n; r++) {
+        struct link *l = r == g->me ? NULL : group_find(c, g->members[r].worker);
+
+        if (l != NULL) {
+            c->stats.kept_n += l->in_group;
+            group_adopt(c, r, l);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    put_away_rest(c);
+    group_free(&old);
+}

@@ -1,0 +1,234 @@
+/* Links in the tender's eyes: what it hears of them, what it does for those that are in no group,
+ * and what becomes of the lost. */
+#include "comm/tender.h"
+
+#include "comm/shm.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#define CHECK_MS 2000
+
+/* The peer has given it up already. */
+bool link_hung_up(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+/* What a TCP link carries is the engine's. Here its end is told, and, while it is in no group, its
+ * first claim: so that one who is in a generation of the past hears it soon. A unix socket
+ * that is full is waited for until it has room again. */
+static uint32_t events_of(struct link *l)
+{
+    if (l->path == COMM_TCP) {
+        return EPOLLRDHUP | EPOLLONESHOT | (l->in_group || l->claim != 0 ? 0 : (uint32_t)EPOLLIN);
+    }
+    return EPOLLRDHUP | EPOLLIN | (shm_link_events(l) & POLLOUT ? (uint32_t)EPOLLOUT : 0);
+}
+
+void link_watch(struct tender *t, struct link *l)
+{
+    const uint32_t events = events_of(l);
+    int fds[2] = {l->fd, -1};
+
+    if (events == l->watched || l->readable) {
+        return;
+    }
+    if (l->path == COMM_SHM) {
+        (void)shm_link_fds(l, fds);
+    }
+    (void)tender_watch(t, fds[0], events, WHAT_LINK, l->id);
+    if (fds[1] >= 0 && l->watched == 0) {
+        (void)tender_watch(t, fds[1], EPOLLIN, WHAT_PROCESS, l->id);
+    }
+    l->watched = events;
+}
+
+static void unwatch(struct tender *t, struct link *l)
+{
+    int fds[2] = {l->fd, -1};
+
+    if (l->watched == 0) {
+        return;
+    }
+    l->watched = 0;
+    if (l->path == COMM_SHM) {
+        (void)shm_link_fds(l, fds);
+    }
+    tender_unwatch(t, fds[0]);
+    if (fds[1] >= 0) {
+        tender_unwatch(t, fds[1]);
+    }
+}
+
+/* Under c->lock. */
+static void count_lost(struct comm *c, struct link *l)
+{
+    if (!l->counted && atomic_load(&l->lost) != MU_OK) {
+        l->counted = true;
+        c->stats.lost_n++;
+    }
+}
+
+static struct link *find(struct comm *c, uint64_t id)
+{
+    struct link *l = c->links;
+
+    while (l != NULL && l->id != id) {
+        l = l->next;
+    }
+    return l;
+}
+
+void link_event(struct comm *c, uint64_t id)
+{
+    pthread_mutex_lock(&c->lock);
+    struct link *l = find(c, id);
+
+    if (l == NULL || atomic_load(&l->lost) != MU_OK) {
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
+    if (l->path == COMM_SHM) {
+        c->tender->hearing = l;
+        pthread_mutex_unlock(&c->lock);
+        shm_link_hear(l);
+        pthread_mutex_lock(&c->lock);
+        c->tender->hearing = NULL;
+        pthread_cond_broadcast(&c->changed);
+    } else if (!l->in_group && link_hung_up(l->fd)) {
+        link_lose(l, MU_EPEER, "it has closed the connection");
+    } else if (!l->in_group) {
+        l->readable = true;
+    }
+    /* Otherwise the engine reads on to the end: what was sent before counts. */
+    pthread_mutex_unlock(&c->lock);
+    comm_ring(c);
+}
+
+static void take_out(struct comm *c, struct link *l)
+{
+    struct link **at = &c->links;
+
+    while (*at != l) {
+        at = &(*at)->next;
+    }
+    *at = l->next;
+    unwatch(c->tender, l);
+    count_lost(c, l);
+}
+
+void link_put_away(struct comm *c, struct link *l)
+{
+    pthread_mutex_lock(&c->lock);
+    take_out(c, l);
+    while (c->tender->hearing == l) {
+        pthread_cond_wait(&c->changed, &c->lock);
+    }
+    pthread_mutex_unlock(&c->lock);
+    l->ops->close(l);
+}
+
+static bool is_stray(const struct link *l)
+{
+    return !l->in_group && atomic_load(&l->lost) != MU_OK;
+}
+
+static bool is_readable(const struct link *l)
+{
+    return !l->in_group && l->readable;
+}
+
+/* Under c->lock. */
+static struct link *find_link(struct comm *c, bool (*fits)(const struct link *l))
+{
+    struct link *l = c->links;
+
+    while (l != NULL && !fits(l)) {
+        l = l->next;
+    }
+    return l;
+}
+
+static void read_claim(struct comm *c, struct link *l)
+{
+    struct note note;
+
+    pthread_mutex_lock(&c->lock);
+    l->readable = false;
+    l->watched = EPOLLONESHOT; /* It has fired. */
+    pthread_mutex_unlock(&c->lock);
+    (void)l->ops->head(l, &note); /* None is given before its worker is in the group. */
+}
+
+/* What is the engine's to do for links that are in no group. It is held. */
+static void tend_strangers(struct comm *c)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        struct link *stray = find_link(c, is_stray);
+        struct link *readable = find_link(c, is_readable);
+
+        pthread_mutex_unlock(&c->lock);
+        if (stray != NULL) {
+            link_put_away(c, stray);
+        } else if (readable != NULL) {
+            read_claim(c, readable);
+        } else {
+            return;
+        }
+    }
+}
+
+/* Asks after hosts that have gone without a word. */
+uint64_t links_check(struct comm *c, uint64_t now_ns)
+{
+    struct tender *t = c->tender;
+    bool any = false;
+    const bool due = t->check_ns <= now_ns;
+
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (l->path == COMM_TCP && atomic_load(&l->lost) == MU_OK) {
+            any = true;
+            if (due) {
+                tcp_link_check(l);
+            }
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (due) {
+        t->check_ns = now_ns + CHECK_MS * MS;
+    }
+    return any ? t->check_ns : UINT64_MAX;
+}
+
+bool links_sweep(struct comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (atomic_load(&l->lost) != MU_OK) {
+            unwatch(c->tender, l);
+            count_lost(c, l);
+        }
+    }
+    bool left = find_link(c, is_stray) != NULL || find_link(c, is_readable) != NULL;
+
+    pthread_mutex_unlock(&c->lock);
+    /* A call that is made may take as long as it likes. */
+    if (left && pthread_mutex_trylock(&c->engine) == 0) {
+        tend_strangers(c);
+        pthread_mutex_unlock(&c->engine);
+        left = false;
+    }
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (atomic_load(&l->lost) == MU_OK) {
+            link_watch(c->tender, l);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    return left;
+}
