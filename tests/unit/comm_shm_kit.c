@@ -134,9 +134,3 @@ struct note kit_note(uint64_t number, uint64_t bytes)
                          .kind = NOTE_DATA,
                          .op = COMM_SEND};
 }
-
-void kit_wait(struct kit_worker *w, struct link *l, bool rx, bool tx)
-{
-    l->ops->await(l, rx, tx, &w->c.waiter);
-    assert_int_equal(wait_for(&w->c.waiter, wait_now_ns() + UINT64_C(20000000000)), MU_OK);
-}

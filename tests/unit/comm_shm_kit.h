@@ -36,7 +36,4 @@ void *kit_alloc(struct kit_worker *w, size_t bytes);
 /* A note of `kind` DATA in generation 1 with this number in `count`. */
 struct note kit_note(uint64_t number, uint64_t bytes);
 
-/* Sleeps until something may have come (rx) or gone (tx); fails the test after 20 s. */
-void kit_wait(struct kit_worker *w, struct link *l, bool rx, bool tx);
-
 #endif
