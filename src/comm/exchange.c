@@ -14,10 +14,15 @@ static void free_room(struct exchange *x)
     free(x->peers);
     free(x->said);
     for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        free(x->in_slots[i].seq);
         free(x->out_slots[i].seq);
-        x->in_slots[i].seq = x->out_slots[i].seq = NULL;
+        x->out_slots[i].seq = NULL;
     }
+    for (uint32_t i = 0; i < x->in_slots_n; i++) {
+        free(x->in_slots[i].seq);
+    }
+    free(x->in_slots);
+    x->in_slots = NULL;
+    x->in_slots_n = 0;
     x->peers = NULL;
     x->said = NULL;
     x->room_n = 0;
@@ -34,9 +39,7 @@ void exchange_close(struct comm *c)
     for (uint32_t i = 0; i < REDUCE_INPUTS_MAX; i++) {
         free(x->gather[i]);
     }
-    if (x->stage != NULL) {
-        comm_free(c, x->stage);
-    }
+    comm_free(c, x->stage);
     free(x);
     c->exchange = NULL;
 }
@@ -46,6 +49,8 @@ void exchange_forget(struct comm *c)
 {
     if (c->exchange != NULL) {
         free_room(c->exchange);
+        comm_free(c, c->exchange->stage);
+        c->exchange->stage = NULL;
     }
 }
 
@@ -57,10 +62,16 @@ static int make_room(struct exchange *x, uint32_t n)
     x->peers = calloc(n, sizeof(*x->peers));
     x->said = calloc(n, sizeof(*x->said));
     ok = x->peers != NULL && x->said != NULL;
+    x->in_slots = calloc(MAX(STAGE_SLOTS, 2 * n), sizeof(*x->in_slots));
+    x->in_slots_n = x->in_slots != NULL ? MAX(STAGE_SLOTS, 2 * n) : 0;
+    ok = ok && x->in_slots != NULL;
     for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        x->in_slots[i].seq = calloc(n, sizeof(uint64_t));
         x->out_slots[i].seq = calloc(n, sizeof(uint64_t));
-        ok = ok && x->in_slots[i].seq != NULL && x->out_slots[i].seq != NULL;
+        ok = ok && x->out_slots[i].seq != NULL;
+    }
+    for (uint32_t i = 0; i < x->in_slots_n; i++) {
+        x->in_slots[i].seq = calloc(n, sizeof(uint64_t));
+        ok = ok && x->in_slots[i].seq != NULL;
     }
     if (!ok) {
         free_room(x);
@@ -108,13 +119,26 @@ static int receive(struct op *op, uint32_t rank)
     return rc;
 }
 
+/* More than before may have been what something in this step would have needed: so it gets on. */
+uint64_t exchange_taken(struct op *op, uint32_t rank)
+{
+    struct link *l = op_link(op, rank);
+    struct exchange_peer *p = &op->c->exchange->peers[rank];
+    uint64_t taken = l->ops->taken(l);
+
+    if (taken != p->taken) {
+        p->taken = taken;
+        op->moved = true;
+    }
+    return taken;
+}
+
 /* The peer still reads what the caller may want to change. */
 static bool is_kept(const struct op *op, uint32_t rank)
 {
-    struct link *l = op_link(op, rank);
-    uint64_t kept = op->c->exchange->peers[rank].kept;
+    const struct exchange_peer *p = &op->c->exchange->peers[rank];
 
-    return kept != 0 && l->ops->taken(l) < kept;
+    return p->taken < p->kept;
 }
 
 static bool has_unsent(const struct op *op, uint32_t rank)
@@ -136,9 +160,12 @@ static bool exchange_wants_tx(const struct op *op, uint32_t rank)
            (op->c->exchange->stage_full && is_shm(op_link(op, rank)));
 }
 
-static bool is_settled(const struct op *op, uint32_t rank)
+static bool is_settled(struct op *op, uint32_t rank)
 {
-    return !owes(op, rank) && !has_unsent(op, rank) && !is_kept(op, rank);
+    if (owes(op, rank) || has_unsent(op, rank)) {
+        return false;
+    }
+    return exchange_taken(op, rank) >= op->c->exchange->peers[rank].kept;
 }
 
 static int with_each(struct op *op, int (*act)(struct op *op, uint32_t rank))

@@ -19,7 +19,8 @@
 
 #define PIECE ((uint64_t)256 << 10)       /* of what is folded, and of what goes by TCP */
 #define STAGE_PIECE ((uint64_t)128 << 10) /* of what is staged */
-#define STAGE_SLOTS 16                    /* for each direction */
+#define STAGE_SLOTS 16                    /* of results */
+#define STAGE_AHEAD 8                     /* pieces that inputs may be ahead of results */
 #define PART_ALIGN ((uint64_t)4096)       /* so that parts can be mapped side by side */
 
 struct view;
@@ -48,6 +49,7 @@ struct exchange_peer {
     uint64_t in_at, in_hi;
     uint32_t in_n;
     uint64_t given; /* this rank's give range went up to here */
+    uint64_t taken; /* notes that it is done with, when last looked at */
     uint64_t kept;  /* the number of the last note whose bytes are the caller's: 0 if none is */
 
     /* From it: its contributions to this rank's fold range: [got_at, got_hi) of got_n of them is
@@ -95,8 +97,9 @@ struct exchange {
     uint64_t done;     /* this rank's range is folded, or copied, up to here */
 
     uint8_t *stage; /* one segment; NULL until it is needed */
-    struct stage_slot in_slots[STAGE_SLOTS], out_slots[STAGE_SLOTS];
-    uint32_t in_slot;
+    struct stage_slot out_slots[STAGE_SLOTS];
+    struct stage_slot *in_slots; /* two for each rank, at least */
+    uint32_t in_slots_n, in_slot;
     bool stage_full; /* a slot was wanted, and none was free */
 };
 
@@ -114,6 +117,9 @@ static inline bool is_shm(const struct link *l)
 
 /* Memory for the ranks of the group, all zero. MU_ENOMEM. */
 int exchange_room(struct op *op);
+
+/* How many notes this rank is done with. */
+uint64_t exchange_taken(struct op *op, uint32_t rank);
 
 /* ---- exchange_plan.c: who folds and gives what ---- */
 
@@ -136,7 +142,7 @@ int exchange_take(struct op *op, uint32_t rank, const struct note *note);
 
 int stage_open(struct op *op); /* before its first use. MU_ENOMEM */
 /* Every rank is done with it. */
-bool stage_is_free(const struct op *op, const struct stage_slot *slot);
+bool stage_is_free(struct op *op, const struct stage_slot *slot);
 /* A free one for something that this rank alone gets; NULL: none. */
 struct stage_slot *stage_take(struct op *op);
 

@@ -46,20 +46,28 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
     return rc;
 }
 
-/* All share the stage, and none folds a piece before everyone has sent it: so the next one is sent
- * to nobody before this one has been sent to all. */
+/* Inputs and results share a lane, slots and a head of line, so inputs must not run away. This
+ * keeps all going: nobody is sent a piece before everyone was sent the one before it (none can fold
+ * it without all), nor before this rank's result of STAGE_AHEAD pieces earlier is on its way (it
+ * would wait behind the piece, and the slot of that result for it). */
 static bool is_its_turn(struct op *op, uint32_t rank)
 {
     const struct exchange *x = op->c->exchange;
-    const struct exchange_peer *p = &x->peers[rank];
+    const struct extent mine = exchange_me(op)->give;
+    const uint64_t at = x->peers[rank].in_at - x->peers[rank].fold.lo;
 
-    if (x->shares || !is_shm(op_link(op, rank))) {
+    if (!is_shm(op_link(op, rank)) || (x->shares && x->one_each)) {
         return true;
     }
     for (uint32_t r = 0; r < op->c->group.n; r++) {
-        const struct exchange_peer *q = &x->peers[r];
-        if (r != op->c->group.me && is_shm(op_link(op, r)) && q->in_at < q->fold.hi &&
-            q->in_at - q->fold.lo < p->in_at - p->fold.lo) {
+        const struct exchange_peer *p = &x->peers[r];
+
+        if (r != op->c->group.me && is_shm(op_link(op, r)) && p->in_at < p->fold.hi &&
+            p->in_at - p->fold.lo < at) {
+            return false;
+        }
+        if (r != op->c->group.me && p->takes && p->given < mine.hi &&
+            p->given - mine.lo + STAGE_AHEAD * STAGE_PIECE < at) {
             return false;
         }
     }

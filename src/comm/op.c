@@ -219,12 +219,12 @@ int op_drive(struct op *op)
         int rc;
 
         op->moved = false;
-        rc = op->step(op);
-        if (rc != MU_EAGAIN) {
-            return rc;
-        }
+        w->alarm_seen = atomic_load(&op->c->alarm); /* What rings from here on ends the wait. */
         rc = flush(op);
-        if (rc != MU_OK) {
+        if (rc == MU_OK) {
+            rc = op->step(op);
+        }
+        if (rc != MU_EAGAIN) {
             return rc;
         }
         if (op->moved) {
@@ -232,7 +232,6 @@ int op_drive(struct op *op)
             due_ns = UINT64_MAX;
             continue;
         }
-        w->alarm_seen = atomic_load(&op->c->alarm); /* What rings from here on ends the wait. */
         rc = look_around(op);
         if (rc == MU_OK && sleep_until_changed(op, w, &due_ns) == MU_ETIMEDOUT) {
             rc = op->patient ? MU_ETIMEDOUT : timed_out(op);

@@ -20,7 +20,8 @@ struct op {
 
     /* MU_OK: done. MU_EAGAIN: something must come first. */
     int (*step)(struct op *op);
-    /* Does it wait for a note of this rank; for room towards it, or for its being done with one? */
+    /* Does it wait for a note of this rank; for room towards it, or for its being done with one? As
+     * things were when step() looked: whatever has happened since then ends the wait at once. */
     bool (*wants_rx)(const struct op *op, uint32_t rank);
     bool (*wants_tx)(const struct op *op, uint32_t rank);
 };

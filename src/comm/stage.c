@@ -3,28 +3,30 @@
 int stage_open(struct op *op)
 {
     struct exchange *x = op->c->exchange;
+    const uint64_t bytes = (x->in_slots_n + STAGE_SLOTS) * STAGE_PIECE;
 
     if (x->stage != NULL) {
         return MU_OK;
     }
-    x->stage = comm_alloc(op->c, 2 * STAGE_SLOTS * STAGE_PIECE);
+    x->stage = comm_alloc(op->c, bytes);
     if (x->stage == NULL) {
         return op_fail(op, MU_ENOMEM, COMM_NOBODY, "no shared memory for a stage of %u KiB",
-                       (unsigned)(2 * STAGE_SLOTS * STAGE_PIECE >> 10));
+                       (unsigned)(bytes >> 10));
     }
     for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        x->in_slots[i].memory = x->stage + i * STAGE_PIECE;
-        x->out_slots[i].memory = x->stage + (STAGE_SLOTS + i) * STAGE_PIECE;
+        x->out_slots[i].memory = x->stage + i * STAGE_PIECE;
     }
+    for (uint32_t i = 0; i < x->in_slots_n; i++) {
+        x->in_slots[i].memory = x->stage + (STAGE_SLOTS + i) * STAGE_PIECE;
+    }
+    x->in_slot = 0;
     return MU_OK;
 }
 
-bool stage_is_free(const struct op *op, const struct stage_slot *slot)
+bool stage_is_free(struct op *op, const struct stage_slot *slot)
 {
-    const struct comm_group *g = &op->c->group;
-
-    for (uint32_t r = 0; r < g->n; r++) {
-        if (slot->seq[r] != 0 && g->links[r]->ops->taken(g->links[r]) < slot->seq[r]) {
+    for (uint32_t r = 0; r < op->c->group.n; r++) {
+        if (slot->seq[r] != 0 && exchange_taken(op, r) < slot->seq[r]) {
             return false;
         }
     }
@@ -43,6 +45,6 @@ struct stage_slot *stage_take(struct op *op)
     for (uint32_t r = 0; r < op->c->group.n; r++) {
         slot->seq[r] = 0;
     }
-    x->in_slot = (x->in_slot + 1) % STAGE_SLOTS;
+    x->in_slot = (x->in_slot + 1) % x->in_slots_n;
     return slot;
 }
