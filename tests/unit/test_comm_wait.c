@@ -362,7 +362,7 @@ static void a_change_of_any_of_many_words_is_seen(void **state)
 
 /* A process with a real connection, which a child of it holds as well if `held`; until it is
  * killed. */
-static pid_t start_victim(const struct sockaddr_un *addr, socklen_t n, bool held, int hold_fd)
+static pid_t start_victim(const struct sockaddr_un *addr, socklen_t n, bool held, const int hold[2])
 {
     pid_t pid = fork();
 
@@ -374,8 +374,10 @@ static pid_t start_victim(const struct sockaddr_un *addr, socklen_t n, bool held
 
         alarm(FOREVER_MS / 1000);
         mu_assert(connect(fd, (const struct sockaddr *)addr, n) == 0);
+        close(hold[1]);
         if (held && fork() == 0) {
-            _exit(read(hold_fd, &byte, 1) != 0); /* until the test closes its end */
+            alarm(FOREVER_MS / 1000);
+            _exit(read(hold[0], &byte, 1) != 0); /* until the test closes its end */
         }
         kit_open(&w, 1, 2, 2);
         kit_link(&w, 0, fd);
@@ -414,7 +416,7 @@ static void a_peer_that_is_killed_is_lost(bool held)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &n), 0);
     assert_int_equal(listen(listener, 1), 0);
     assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
-    pid = start_victim(&addr, n, held, hold[0]);
+    pid = start_victim(&addr, n, held, hold);
     kit_open(&w, 0, 2, 2);
     kit_link(&w, 1, accept(listener, NULL, NULL));
     kit_meet(w.links[1]);
