@@ -201,6 +201,8 @@ typedef struct mu_group_info {
     uint64_t generation; /* 0: there is no group yet */
     int rank;            /* -1 */
     int size;            /* 0 */
+    int settled;         /* the agreed call that failed here with MU_EPEER counts all the same: make
+                          * it again before any other, and it gives its result at once */
 } mu_group_info;
 
 /* The group that calls are made in. It is another one than mu_world() tells of, which is the
@@ -319,9 +321,10 @@ typedef struct mu_result {
 
 /* Makes the call. *result_out (may be NULL unless MU_VIEW) is set on MU_EPEER and MU_EORDER too.
  *
- * An agreed call that failed with MU_EPEER may count all the same, if every survivor, or one that
- * has returned, held its result: mu_regroup() settles that. So make the very same call again: it
- * gives that result, or a new one of those who are left; result_out says whose contributions. */
+ * An agreed call that failed with MU_EPEER may count all the same: if every survivor held its
+ * result, or if one has returned it. mu_regroup() settles that, and mu_group() tells. So make the
+ * very same call again: it gives that result, at once and without the others, or else a new one of
+ * those who are left; result_out says whose contributions it holds. */
 MU_API int mu_make(mu_run *run, const mu_call *call, mu_result *result_out);
 
 /* The same in the background, so that it overlaps with what the caller computes: `call` is copied,

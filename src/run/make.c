@@ -18,6 +18,7 @@ struct mu_started {
     struct mu_run *run;
     struct comm_started *comm;
     uint64_t group; /* in which it was started */
+    bool agreed;
 };
 
 void mu_call_init(mu_call *call, enum mu_kind kind)
@@ -84,11 +85,13 @@ static void from_comm(int rc, const struct comm_result *r, mu_result *result_out
 }
 
 /* Says how it went, and remembers that nothing more can be done in that group. Under the lock. */
-static int outcome(struct mu_run *run, uint64_t group, int rc, const struct comm_result *r)
+static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
+                   const struct comm_result *r)
 {
     struct data *d = &run->data;
 
     if (rc == MU_OK) {
+        d->info.settled = agreed ? 0 : d->info.settled;
         return MU_OK;
     }
     if ((rc == MU_EPEER || rc == MU_EORDER) && group == d->group && d->broken == MU_OK) {
@@ -152,7 +155,7 @@ int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
             from_comm(rc, &r, result_out);
         }
         pthread_mutex_lock(&run->lock);
-        rc = outcome(run, group, rc, &r);
+        rc = outcome(run, group, (call->flags & MU_AGREE) != 0, rc, &r);
     }
     call_exit(run);
     return rc;
@@ -174,7 +177,8 @@ int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
         rc = begin(run, call->timeout_ms);
     }
     if (rc == MU_OK) {
-        *s = (struct mu_started){.run = run, .group = run->data.group};
+        *s = (struct mu_started){
+            .run = run, .group = run->data.group, .agreed = (call->flags & MU_AGREE) != 0};
         cc = to_comm(call);
         rc = comm_start(run->data.comm, &cc, &s->comm);
         if (rc != MU_OK) {
@@ -217,7 +221,7 @@ int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
     } else if (r.view != NULL) {
         comm_release(run->data.comm, r.view);
     }
-    rc = outcome(run, started->group, rc, &r);
+    rc = outcome(run, started->group, started->agreed, rc, &r);
     free(started);
     call_exit(run);
     return rc;

@@ -77,13 +77,13 @@ static int64_t left_ms(uint64_t due_ms)
 /* Without the lock: all members are there, and know what counts. Whoever has proved to be in this
  * generation is about to settle, too, or moves on to a newer one, or is lost, which ends it: it
  * needs no time limit. */
-static int move(struct comm *comm, const struct generation *g, uint64_t due_ms, wid *missing)
+static int move(struct comm *comm, const struct generation *g, uint64_t due_ms, wid *missing,
+                bool *settled)
 {
     int64_t rest_ms = left_ms(due_ms);
-    bool committed;
     int rc = comm_move(comm, g, rest_ms < 0 ? MOVE_MS : MIN(rest_ms, (int64_t)MOVE_MS), missing);
 
-    return rc == MU_OK ? comm_settle(comm, -1, &committed) : rc;
+    return rc == MU_OK ? comm_settle(comm, -1, settled) : rc;
 }
 
 /* Tries the newest generation for a while. */
@@ -91,7 +91,8 @@ static int try(struct mu_run *run, uint64_t due_ms, wid *missing)
 {
     struct data *d = &run->data;
     struct generation g;
-    mu_group_info info = {run->newest.number, run->rank, (int)run->newest.members_n};
+    mu_group_info info = {run->newest.number, run->rank, (int)run->newest.members_n, 0};
+    bool settled = false;
     wid self = run->life.worker;
     int rc;
 
@@ -100,12 +101,13 @@ static int try(struct mu_run *run, uint64_t due_ms, wid *missing)
     }
     pthread_mutex_unlock(&run->lock);
     run_resolve(&g);
-    rc = move(d->comm, &g, due_ms, missing);
+    rc = move(d->comm, &g, due_ms, missing, &settled);
     free(g.members);
     pthread_mutex_lock(&run->lock);
     if (rc == MU_OK) {
         d->group = info.generation;
         d->info = info;
+        d->info.settled = settled;
         d->group_as = self;
         d->broken = MU_OK;
         d->reached = MAX(d->reached, info.generation);
