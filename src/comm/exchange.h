@@ -15,6 +15,7 @@
 #ifndef COMM_EXCHANGE_H
 #define COMM_EXCHANGE_H
 
+#include "comm/copy.h"
 #include "comm/op.h"
 
 #define PIECE ((uint64_t)256 << 10)       /* of what is folded, and of what goes by TCP */
@@ -86,6 +87,7 @@ struct exchange {
     bool shares;   /* `in` is in a segment */
     bool one_each; /* every rank has one contribution */
     bool has_shm;
+    bool far; /* others read what this rank folds where it folds it */
 
     const uint8_t *in; /* byte in_lo first; NULL with contributions that are subtrees */
     uint64_t in_lo;

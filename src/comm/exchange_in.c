@@ -38,7 +38,8 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
     if (slot == NULL) {
         return MU_EAGAIN;
     }
-    memcpy(slot->memory, data, note->bytes);
+    copy_far(slot->memory, data, note->bytes);
+    copy_far_done();
     rc = op_send(op, rank, note, slot->memory, false);
     if (rc == MU_OK) {
         slot->seq[rank] = l->sent_n;
@@ -152,7 +153,7 @@ static int gather(struct op *op, uint32_t rank, const struct note *note, uint16_
         return rc;
     }
     if (data != x->gather[leaf]) {
-        memcpy(x->gather[leaf], data, note->bytes);
+        copy_bytes(x->gather[leaf], data, note->bytes);
     }
     x->leaves[leaf].data = x->gather[leaf];
     return op_done(op, rank);
@@ -234,8 +235,9 @@ static void add(struct op *op, uint64_t lo, uint64_t hi, uint8_t *to, uint8_t *a
         bool own = leaf->rank == op->c->group.me;
         in[i] = leaf->data + (lo - (own ? 0 : x->peers[leaf->rank].got_at));
     }
-    reduce_fold(NULL, op->call->dtype, op->call->reduce, x->divisor, to, also, in,
-                x->one_each ? NULL : x->widths, x->leaves_n, (hi - lo) / x->size);
+    (x->far ? reduce_fold_far : reduce_fold)(NULL, op->call->dtype, op->call->reduce, x->divisor,
+                                             to, also, in, x->one_each ? NULL : x->widths,
+                                             x->leaves_n, (hi - lo) / x->size);
 }
 
 /* The slot for the piece at `done`, once everybody has had what was in it before; NULL: not yet. */
@@ -281,7 +283,8 @@ static int fold_piece(struct op *op, struct extent mine, uint64_t hi)
         add(op, lo, hi, to, also);
         rc = let_go(op, hi);
     } else {
-        memcpy(to, x->in + (lo - x->in_lo), hi - lo);
+        copy_far(to, x->in + (lo - x->in_lo), hi - lo);
+        copy_far_done();
     }
     x->done = hi;
     op->moved = true;

@@ -68,7 +68,7 @@ static int take_copy(struct op *op, uint32_t rank, const struct note *note, uint
     int rc = op_body(op, rank, place, &data);
 
     if (rc == MU_OK && data != place) {
-        memcpy(place, data, note->bytes);
+        copy_bytes(place, data, note->bytes);
     }
     return rc;
 }

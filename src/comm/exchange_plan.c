@@ -225,7 +225,7 @@ static void put_own(struct op *op, uint64_t bytes)
     if (wanted && x->out != NULL && bytes > 0) {
         uint8_t *to = x->out + (exchange_me(op)->give.lo - x->out_lo);
         if (to != x->in) {
-            memcpy(to, x->in, bytes);
+            copy_bytes(to, x->in, bytes);
         }
     }
 }
@@ -267,6 +267,7 @@ int exchange_plan(struct op *op)
     x->shares = all_shared(op);
     plan_ranges(op, bytes);
     start_at_begins(op);
+    x->far = has_takers(op, true);
     rc = plan_target(op, bytes);
     if (rc == MU_OK && (bytes > LINK_COPY_MAX || x->target == NULL)) {
         rc = stage_open(op);

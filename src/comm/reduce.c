@@ -1,5 +1,7 @@
 #include "comm/reduce.h"
 
+#include "comm/copy.h"
+
 #include <fenv.h>
 #include <string.h>
 
@@ -228,49 +230,6 @@ static uint32_t leaves_of(const uint32_t *widths, uint32_t k)
     return widths != NULL ? n : k;
 }
 
-/* ---- past the caches ---- */
-
-#ifdef __SSE2__
-#define LINE_BYTES 64u
-
-static void line_far(uint8_t *to, const uint8_t *from)
-{
-    for (unsigned i = 0; i < LINE_BYTES; i += 16) {
-        _mm_stream_si128((__m128i *)(void *)(to + i),
-                         _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
-    }
-}
-
-/* Whole lines, so that nothing has to be read first. */
-static void copy_far(uint8_t *to, const uint8_t *from, size_t n)
-{
-    size_t head = MIN(n, (LINE_BYTES - (uintptr_t)to % LINE_BYTES) % LINE_BYTES);
-    size_t lines = (n - head) / LINE_BYTES * LINE_BYTES;
-
-    memcpy(to, from, head);
-    for (size_t i = head; i < head + lines; i += LINE_BYTES) {
-        line_far(to + i, from + i);
-    }
-    memcpy(to + head + lines, from + head + lines, n - head - lines);
-}
-
-/* Such stores are ordered with no others, and somebody may be waiting for a word that they are
- * done. */
-static void far_done(void)
-{
-    _mm_sfence();
-}
-#else
-static void copy_far(uint8_t *to, const uint8_t *from, size_t n)
-{
-    memcpy(to, from, n);
-}
-
-static void far_done(void)
-{
-}
-#endif
-
 /* ---- all tiles ---- */
 
 static void fold_init(struct fold *f, const struct reduce_kernels *kernels, enum dtype dtype,
@@ -299,7 +258,7 @@ static void fold_all(struct fold *f, size_t size, size_t n, bool far, uint8_t *o
             copy_far(out + at * size, result, bytes);
         }
         if (also != NULL) {
-            memcpy(also + at * size, result, bytes);
+            copy_bytes(also + at * size, result, bytes);
         }
     }
 }
@@ -319,7 +278,7 @@ static void fold_any(const struct reduce_kernels *kernels, enum dtype dtype, enu
     mu_assert(k >= 1 && f.all.leaves_n <= REDUCE_INPUTS_MAX && divisor >= 1);
     fold_all(&f, dtype_size(dtype), n, far, out, also);
     if (far) {
-        far_done();
+        copy_far_done();
     }
     fp_leave(was);
 }

@@ -1,3 +1,4 @@
+#include "comm/copy.h"
 #include "comm/fence.h"
 #include "comm/hook.h"
 #include "comm/shm.h"
@@ -75,7 +76,8 @@ static int shm_send(struct link *l, const struct note *note, const void *data, b
         mu_assert(note->bytes <= LINK_COPY_MAX);
         slot->segment = 0;
         if (note->bytes > 0) {
-            memcpy(slot->inlined, data, note->bytes);
+            copy_far(slot->inlined, data, note->bytes);
+            copy_far_done();
         }
     } else {
         int rc = fill_ref(s, slot, data, note->bytes);
