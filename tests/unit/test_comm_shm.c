@@ -255,6 +255,7 @@ static void what_was_said_before_the_end_is_still_heard(void **state)
     kit_close(&pair[0]);
     hear(1);
     assert_int_equal(link_of(1)->lost, MU_EPEER);
+    assert_int_equal(link_of(1)->ops->flush(link_of(1)), MU_OK);
     assert_int_equal(head(1, &got), MU_OK);
     assert_int_equal(body(1, &data), MU_OK);
     assert_int_equal(*(const uint8_t *)data, 4);
