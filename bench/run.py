@@ -20,9 +20,10 @@ def spread(result):
     """What else is known of it: from where to where it went, and what it should be."""
     text = f"{show(result['p10'])} – {show(result['p90'])}" if result.get('n', 0) > 2 and \
         'p10' in result else ''
-    if 'goal' in result:
-        text += f"{', ' if text else ''}goal ≤ {show(result['goal'])}: " \
-                f"{'met' if result['met'] else 'MISSED'}"
+    for key, sign in (('goal', '≤'), ('least', '≥')):
+        if key in result:
+            text += f"{', ' if text else ''}goal {sign} {show(result[key])}: " \
+                    f"{'met' if result['met'] else 'MISSED'}"
     return f' ({text})' if text else ''
 
 
@@ -34,7 +35,7 @@ def run(command, out):
     with open(out, 'w', encoding='utf-8') as file:
         file.write(done.stdout)
     for result in report['results']:
-        print(f"{report['bench']:<10} {result['name']:<60} {show(result['value']):>16} "
+        print(f"{report['bench']:<10} {result['name']:<80} {show(result['value']):>16} "
               f"{result['unit']}{spread(result)}", flush=True)
 
 

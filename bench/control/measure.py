@@ -20,14 +20,15 @@ class Report:
 
     def __init__(self):
         self.results = []
+        self.about = {}  # What else is to be said of the run.
 
     def add(self, name, value, unit, **more):
-        """`goal`, if there is one, is the most that it should be."""
-        goal = more.pop('goal', None)
+        """`goal`, if there is one, is the most that it should be, `least` the least."""
         result = {'name': name, 'value': value, 'unit': unit, **more}
-        if goal is not None:
-            result['goal'] = goal
-            result['met'] = value <= goal
+        if 'goal' in result:
+            result['met'] = value <= result['goal']
+        if 'least' in result:
+            result['met'] = value >= result['least']
         self.results.append(result)
         note(f'{name}: {value:.4g} {unit}')
 
@@ -95,5 +96,5 @@ def run(bench, build, programs, parts):
     version = subprocess.run([programs['muster'], '--version'], stdout=subprocess.PIPE, check=True,
                              text=True).stdout.split()[-1]
     about['load_after'] = load()
-    report.print(bench, version, about)
+    report.print(bench, version, {**about, **report.about})
     return 0
