@@ -118,14 +118,30 @@ ssize_t tcp_write(struct tcp_link *t, struct iovec *pieces, uint32_t n);
 /* Something that tcp_write() took has not left: call it again, with nothing if there is no more. */
 bool tcp_has_left_over(const struct tcp_link *t);
 
-/* ---- tcp_tls.c ---- */
+/* ---- tcp_tls.c: a session and its key; tcp_record.c: bytes through it ---- */
 
 int tcp_tls_open(struct tcp_link *t);
 void tcp_tls_close(struct tcp_link *t);
 ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n);
 ssize_t tcp_tls_write(struct tcp_link *t, struct iovec *pieces, uint32_t n);
 
-/* ---- tcp_out.c, tcp_in.c: the slots of link_ops ---- */
+/* ---- tcp_buffer.c; all give MU_EAGAIN, or MU_EPEER when the link is lost ---- */
+
+/* MU_EPEER, always. */
+int tcp_lose(struct tcp_link *t, int status, const char *why);
+/* Up to `room` bytes to `place` (0: none), and what comes after them into the buffer, which is
+ * empty or begins at 0. */
+int tcp_read_more(struct tcp_link *t, uint8_t *place, size_t room, size_t *placed_out);
+/* Until n bytes are in the buffer, one after the other. */
+int tcp_have(struct tcp_link *t, size_t n);
+/* … of a note that is done with. */
+int tcp_skip_rest(struct tcp_link *t);
+/* The note at hand is done with. */
+void tcp_finish(struct tcp_in *in);
+/* The word `ahead` bytes from here: in->counts. MU_EAGAIN: it is not in the buffer. */
+int tcp_look_at_word(struct tcp_link *t, size_t ahead);
+
+/* ---- tcp_out.c, tcp_in.c, tcp_body.c: the slots of link_ops ---- */
 
 int tcp_out_open(struct tcp_out *out);
 void tcp_out_close(struct tcp_out *out);

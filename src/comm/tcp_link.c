@@ -5,11 +5,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,26 +45,33 @@ static void await(struct link *l, bool rx, bool tx, struct waiter *w)
     }
 }
 
-/* What is queued, for a while; then what has come is thrown away, for closing a socket with
- * something to read would take back what the peer has not read yet. */
+/* What the peer sends after the socket is closed would make the kernel forget what it has for the
+ * peer. So that is waited for, and what has come is thrown away. */
+static bool kernel_has_some(const struct tcp_link *t)
+{
+    int bytes = 0;
+
+    while (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) > 0 && ++bytes < 64) {
+    }
+    bytes = 0;
+    return ioctl(t->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
 static void part(struct tcp_link *t)
 {
     const uint64_t due_ns = wait_now_ns() + TCP_CLOSE_MS * UINT64_C(1000000);
+    int rc = tcp_flush(&t->link);
 
-    while (tcp_flush(&t->link) == MU_EAGAIN) {
-        const uint64_t now_ns = wait_now_ns();
+    while (rc == MU_EAGAIN && wait_now_ns() < due_ns) {
         const bool reads = t->tls != NULL && t->tls->wants == POLLIN;
         struct pollfd fd = {t->fd, reads ? POLLIN : POLLOUT, 0};
 
-        if (now_ns >= due_ns || poll(&fd, 1, (int)((due_ns - now_ns) / 1000000) + 1) <= 0) {
-            break;
-        }
+        poll(&fd, 1, TCP_CLOSE_MS);
+        rc = tcp_flush(&t->link);
     }
     shutdown(t->fd, SHUT_WR);
-    for (uint32_t left = NOTE_DATA_MAX / TCP_BUFFER; left > 0; left--) {
-        if (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) <= 0) {
-            break;
-        }
+    while (kernel_has_some(t) && wait_now_ns() < due_ns) {
+        poll(NULL, 0, 1);
     }
 }
 

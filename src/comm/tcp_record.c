@@ -1,0 +1,134 @@
+/* Bytes through TLS. The handshake is made on the way. */
+#include "comm/tcp.h"
+
+#include <openssl/err.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+/* After a call that gave rc: 0 if it only has to wait. */
+static ssize_t explain(struct tcp_link *t, int rc)
+{
+    struct tcp_tls *tls = t->tls;
+    const int error = SSL_get_error(tls->ssl, rc);
+
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+        tls->wants = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+        return 0;
+    }
+    if (tls->error != 0) {
+        t->why = strerrordesc_np(tls->error);
+        return MU_EPEER;
+    }
+    if (tls->ended || error == SSL_ERROR_ZERO_RETURN) {
+        t->why = "it closed the connection";
+        return MU_EPEER;
+    }
+    const char *reason = ERR_reason_error_string(ERR_peek_error());
+
+    snprintf(tls->text, sizeof(tls->text), "TLS failed (%s): is it set for all workers, or none?",
+             reason != NULL ? reason : "unknown");
+    t->why = tls->text;
+    ERR_clear_error();
+    return MU_EPROTO;
+}
+
+/* 1: done; 0: not yet. */
+static ssize_t shake_hands(struct tcp_link *t)
+{
+    struct tcp_tls *tls = t->tls;
+
+    if (tls->proved) {
+        return 1;
+    }
+    ERR_clear_error();
+    const int rc = SSL_do_handshake(tls->ssl);
+
+    if (rc != 1) {
+        return explain(t, rc);
+    }
+    /* A session that was not made from our key is a new one, whatever else it may be. */
+    if (SSL_session_reused(tls->ssl) != 1) {
+        t->why = "TLS did without the key";
+        return MU_EPROTO;
+    }
+    tls->proved = true;
+    tls->wants = 0;
+    return 1;
+}
+
+/* OpenSSL has bytes that poll() knows nothing of: so it is read until it has no more. */
+ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n)
+{
+    ssize_t rc = shake_hands(t);
+    size_t all = 0;
+
+    if (rc != 1) {
+        return rc;
+    }
+    for (uint32_t i = 0; i < n;) {
+        size_t got = 0;
+
+        ERR_clear_error();
+        const int ok = SSL_read_ex(t->tls->ssl, pieces[i].iov_base, pieces[i].iov_len, &got);
+
+        if (ok != 1) {
+            rc = explain(t, ok);
+            t->tls->wants = 0;
+            return all > 0 ? (ssize_t)all : rc;
+        }
+        all += got;
+        pieces[i].iov_base = (uint8_t *)pieces[i].iov_base + got;
+        pieces[i].iov_len -= got;
+        i += pieces[i].iov_len == 0;
+    }
+    return (ssize_t)all;
+}
+
+static ssize_t write_record(struct tcp_link *t)
+{
+    struct tcp_tls *tls = t->tls;
+
+    while (tls->at < tls->n) {
+        size_t sent = 0;
+
+        ERR_clear_error();
+        const int ok = SSL_write_ex(tls->ssl, tls->record + tls->at, tls->n - tls->at, &sent);
+
+        if (ok != 1) {
+            const ssize_t rc = explain(t, ok);
+
+            tls->wants = 0;
+            return rc;
+        }
+        tls->at += sent;
+    }
+    return 1;
+}
+
+/* One record at a time: what is in it has been taken, whether it has left or not. OpenSSL wants a
+ * write that could not be finished to be made again with the same bytes, which by then may be
+ * gone from where they were. */
+ssize_t tcp_tls_write(struct tcp_link *t, struct iovec *pieces, uint32_t n)
+{
+    struct tcp_tls *tls = t->tls;
+    ssize_t rc = shake_hands(t);
+
+    if (rc == 1) {
+        rc = write_record(t);
+    }
+    if (rc != 1) {
+        return rc;
+    }
+    tls->at = tls->n = 0;
+    for (uint32_t i = 0; i < n && tls->n < TCP_RECORD; i++) {
+        const size_t part = MIN(pieces[i].iov_len, TCP_RECORD - tls->n);
+
+        memcpy(tls->record + tls->n, pieces[i].iov_base, part);
+        tls->n += part;
+    }
+    const size_t taken = tls->n;
+
+    rc = write_record(t);
+    return rc < 0 ? rc : (ssize_t)taken;
+}
