@@ -115,28 +115,6 @@ static void number_it(struct op *op)
     }
 }
 
-/* The others need not find out by themselves. */
-static void tell_others(struct op *op)
-{
-    struct comm_group *g = &op->c->group;
-    struct note note = op->base;
-
-    note.kind = NOTE_ABORT;
-    note.root = (uint32_t)g->broken;
-    note.index = g->broken_by;
-    note.bytes = note.offset = 0;
-    for (uint32_t r = 0; r < g->n; r++) {
-        if (r != g->me && g->links[r] != NULL) {
-            struct link *l = g->links[r];
-            l->ops->drop(l);
-            if (atomic_load(&l->lost) == MU_OK && l->proved == g->number) {
-                (void)l->ops->send(l, &note, NULL, true);
-                (void)l->ops->flush(l);
-            }
-        }
-    }
-}
-
 /* ---- making it ---- */
 
 static int barrier(struct op *op)
@@ -205,7 +183,7 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     number_it(&op);
     rc = make(&op);
     if (rc != MU_OK && c->group.broken != MU_OK) {
-        tell_others(&op);
+        blame_tell(&op);
         tell_why(&op, result);
     }
     return rc;
@@ -228,7 +206,7 @@ int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out)
         number_it(&op);
         rc = agreed_settle(&op, committed_out);
         if (rc != MU_OK) {
-            tell_others(&op);
+            blame_tell(&op);
         }
     }
     pthread_mutex_unlock(&c->engine);

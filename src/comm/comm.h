@@ -92,8 +92,7 @@ void comm_free(struct comm *c, void *memory); /* NULL is fine */
 
 /* Flags. */
 #define COMM_AGREE 1u /* ends with READY: when it is MU_OK it is so for all (see comm_settle) */
-#define COMM_VIEW \
-    2u /* allreduce, allgather, broadcast: the result is a view, not written to `out` */
+#define COMM_VIEW 2u  /* of allreduce: the result is a view, nothing is written to `out` */
 
 /* in, out and their elements, N ranks:
  *
@@ -134,8 +133,8 @@ struct comm_call {
 };
 
 struct comm_result {
-    uint32_t rank;       /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: unknown */
-    wid worker;          /* … */
+    uint32_t rank; /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: not known, or nobody is to blame */
+    wid worker;    /* … */
     uint64_t generation; /* whose members' contributions the result holds */
     uint32_t members_n;  /* … and how many they are */
     uint64_t newest;     /* agreed: the smallest `newest` of all members: all may move there now */
@@ -159,10 +158,10 @@ int comm_finish(struct comm_started *started, int64_t timeout_ms, struct comm_re
 void comm_release(struct comm *c, const void *view);
 
 /* After comm_move() to a failure generation: the members tell each other how their last agreed call
- * stands. If all of them hold its result, or somebody has returned it, it counts: *committed_out,
- * and the next COMM_AGREE call, which must be the same, gives that result at once. Otherwise nobody
- * has it, and the call can be made anew. A collective; MU_EPEER: settle again in the next
- * generation. */
+ * stands. If all of them hold its result, or somebody has returned it, it counts for all. A rank on
+ * which it had failed then has *committed_out true, and its next COMM_AGREE call, which must be
+ * that one again, gives the result at once; a rank that has returned it goes on. Otherwise nobody
+ * has it, and it can be made anew. A collective; MU_EPEER: settle again in the next generation. */
 int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out);
 
 /* ---- mail: small messages outside of calls, for the elastic step ---- */

@@ -41,6 +41,7 @@ struct comm_group {
     int broken;              /* not MU_OK: no further call can be made in it … */
     uint32_t broken_by;      /* … because of this rank */
     char broken_why[COMM_ERROR_MAX];
+    struct note broken_note; /* MU_EORDER: the call that rank makes instead */
 };
 
 struct comm {
@@ -53,6 +54,7 @@ struct comm {
     pthread_mutex_t engine;
     struct comm_group group;
     struct waiter waiter; /* the engine's */
+    uint32_t calm;        /* when the alarm was this, nobody of the group was gone */
     struct mailbox *mailbox;
     struct exchange *exchange;
     struct views *views;

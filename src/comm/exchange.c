@@ -6,6 +6,7 @@
 int exchange_open(struct comm *c)
 {
     c->exchange = calloc(1, sizeof(*c->exchange));
+    c->calm = atomic_load(&c->alarm) - 1;
     return c->exchange != NULL ? MU_OK : MU_ENOMEM;
 }
 
@@ -47,6 +48,7 @@ void exchange_close(struct comm *c)
 /* Notes that old links carried have been dropped: nobody reads the stage. */
 void exchange_forget(struct comm *c)
 {
+    c->calm = atomic_load(&c->alarm) - 1;
     if (c->exchange != NULL) {
         free_room(c->exchange);
         comm_free(c, c->exchange->stage);

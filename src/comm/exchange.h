@@ -39,7 +39,8 @@ struct stage_slot {
 };
 
 struct exchange_peer {
-    bool sent, got; /* of meet() */
+    bool sent, got;   /* of meet() */
+    uint32_t heard_n; /* notes of this call */
 
     struct extent fold, give;
     bool takes; /* this rank's give range goes to it … */

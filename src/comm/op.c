@@ -1,82 +1,6 @@
-#include "comm/op.h"
+#include "comm/exchange.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-/* ---- failing ---- */
-
-int op_fail(struct op *op, int status, uint32_t rank, const char *fmt, ...)
-{
-    struct comm_group *g = &op->c->group;
-    va_list args;
-
-    if (g->broken != MU_OK) {
-        return g->broken;
-    }
-    va_start(args, fmt);
-    vsnprintf(g->broken_why, sizeof(g->broken_why), fmt, args);
-    va_end(args);
-    g->broken = status;
-    g->broken_by = rank;
-    return status;
-}
-
-/* "rank 2 (n3.0#1)" */
-#define WHO_MAX 64
-static const char *who(const struct op *op, uint32_t rank, char text[WHO_MAX])
-{
-    wid w = rank < op->c->group.n ? op->c->group.members[rank].worker : 0;
-
-    snprintf(text, WHO_MAX, "rank %" PRIu32 " (n%" PRIu32 ".%" PRIu32 "#%" PRIu32 ")", rank,
-             wid_node(w), wid_slot(w), wid_incarnation(w));
-    return text;
-}
-
-int op_lost(struct op *op, uint32_t rank)
-{
-    char text[NOTE_TEXT_MAX], name[WHO_MAX];
-
-    note_print(&op->base, text);
-    return op_fail(op, MU_EPEER, rank, "%s was lost during %s", who(op, rank, name), text);
-}
-
-int op_broke(struct op *op, uint32_t rank, const char *what)
-{
-    char name[WHO_MAX];
-
-    link_lose(op_link(op, rank), MU_EPROTO, what);
-    return op_fail(op, MU_EPEER, rank, "%s broke the protocol: %s", who(op, rank, name), what);
-}
-
-static int out_of_order(struct op *op, uint32_t rank, const struct note *theirs)
-{
-    char mine[NOTE_TEXT_MAX], other[NOTE_TEXT_MAX], name[WHO_MAX];
-
-    note_print(&op->base, mine);
-    note_print(theirs, other);
-    return op_fail(op, MU_EORDER, rank, "this rank makes %s, but %s makes %s", mine,
-                   who(op, rank, name), other);
-}
-
-/* Somebody's call failed, for a reason that it names. */
-static int aborted(struct op *op, uint32_t rank, const struct note *note)
-{
-    char text[NOTE_TEXT_MAX], name[WHO_MAX], lost[WHO_MAX];
-
-    note_print(&op->base, text);
-    if ((int32_t)note->root == MU_EORDER) {
-        return op_fail(op, MU_EORDER, rank,
-                       "%s says that the ranks did not make the same calls; this one makes %s",
-                       who(op, rank, name), text);
-    }
-    if (note->index == op->c->group.me || note->index >= op->c->group.n) {
-        return op_fail(op, MU_EPEER, rank, "%s gave up during %s", who(op, rank, name), text);
-    }
-    return op_fail(op, MU_EPEER, note->index, "%s was lost during %s, says %s",
-                   who(op, note->index, lost), text, who(op, rank, name));
-}
 
 /* ---- notes ---- */
 
@@ -97,10 +21,10 @@ int op_head(struct op *op, uint32_t rank, struct note *note_out)
             return rc == MU_EAGAIN ? rc : op_lost(op, rank);
         }
         if (note_out->kind == NOTE_ABORT) {
-            return aborted(op, rank, note_out);
+            return blame_abort(op, rank, note_out);
         }
         if (note_out->kind != NOTE_MAIL) {
-            return is_of(&op->base, note_out) ? MU_OK : out_of_order(op, rank, note_out);
+            return is_of(&op->base, note_out) ? MU_OK : blame_order(op, rank, note_out);
         }
         rc = mailbox_take(op->c, l, rank, note_out);
         if (rc != MU_OK) {
@@ -115,7 +39,7 @@ int op_body(struct op *op, uint32_t rank, void *place, const void **data_out)
     struct link *l = op_link(op, rank);
     int rc = l->ops->body(l, place, data_out);
 
-    return rc == MU_OK || rc == MU_EAGAIN ? rc : op_lost(op, rank);
+    return rc == MU_OK || rc == MU_EAGAIN ? rc : blame_void(op, rank);
 }
 
 int op_done(struct op *op, uint32_t rank)
@@ -123,7 +47,10 @@ int op_done(struct op *op, uint32_t rank)
     struct link *l = op_link(op, rank);
 
     op->moved = true;
-    return l->ops->done(l) == MU_OK ? MU_OK : op_lost(op, rank);
+    if (op->c->exchange->room_n == op->c->group.n) {
+        op->c->exchange->peers[rank].heard_n++;
+    }
+    return l->ops->done(l) == MU_OK ? MU_OK : blame_void(op, rank);
 }
 
 int op_send(struct op *op, uint32_t rank, const struct note *note, const void *data, bool copy)
@@ -139,41 +66,86 @@ int op_send(struct op *op, uint32_t rank, const struct note *note, const void *d
 
 /* ---- driving ---- */
 
-/* What only matters when nothing gets on: is it because somebody is gone? */
-static int look_around(struct op *op)
+/* The rank has moved to a newer generation: whatever it had to say here was said before. 0: it has
+ * not. */
+static uint64_t moved_to(struct op *op, uint32_t rank)
 {
     struct comm *c = op->c;
-    struct comm_group *g = &c->group;
-    char text[NOTE_TEXT_MAX];
 
+    pthread_mutex_lock(&c->lock);
+    const uint64_t claim = op_link(op, rank)->claim;
+
+    pthread_mutex_unlock(&c->lock);
+    return claim > c->group.number ? claim : 0;
+}
+
+/* Who of those that this call waits for will never do its part; COMM_NOBODY. One that has done its
+ * part may go: others wait for those who are left. *calm_out: nobody is gone at all. */
+static uint32_t find_gone(struct op *op, uint64_t *to_out, bool *calm_out)
+{
+    const struct comm_group *g = &op->c->group;
+
+    *calm_out = true;
+    for (uint32_t r = 0; r < g->n; r++) {
+        const bool lost = r != g->me && atomic_load(&op_link(op, r)->lost) != MU_OK;
+        const uint64_t to = r != g->me ? moved_to(op, r) : 0;
+
+        if (lost || to != 0) {
+            const bool rx = op->wants_rx(op, r);
+
+            *calm_out = false;
+            *to_out = to;
+            if (rx || (lost && op->wants_tx(op, r))) {
+                return r;
+            }
+        }
+    }
+    return COMM_NOBODY;
+}
+
+static int has_gone(struct op *op, uint32_t rank, uint64_t to)
+{
+    char text[NOTE_TEXT_MAX], name[OP_WHO_MAX];
+
+    if (to == 0) {
+        return op_lost(op, rank);
+    }
+    note_print(&op->base, text);
+    return op_fail(op, MU_EPEER, rank, "%s has moved on to generation %" PRIu64 " during %s",
+                   op_who(op, rank, name), to, text);
+}
+
+/* What only matters when nothing gets on: is it because somebody is gone? What it said or took
+ * before may have come since this call has looked: MU_EAGAIN, look once more, and then be sure.
+ * Whoever goes rings the alarm: if all was well then and it has not rung, all is well. */
+static int look_around(struct op *op, bool sure)
+{
+    struct comm *c = op->c;
+    const uint32_t alarm = atomic_load(&c->alarm);
+    char text[NOTE_TEXT_MAX];
+    uint64_t to;
+    uint32_t gone;
+    bool calm;
+
+    if (alarm == c->calm) {
+        return MU_OK;
+    }
     if (atomic_load(&c->closing)) {
         return op_fail(op, MU_EDONE, COMM_NOBODY, "this worker is leaving");
     }
-    for (uint32_t r = 0; r < g->n; r++) {
-        if (r != g->me && atomic_load(&g->links[r]->lost) != MU_OK) {
-            return op_lost(op, r);
-        }
+    gone = find_gone(op, &to, &calm);
+    if (gone != COMM_NOBODY) {
+        return sure ? has_gone(op, gone, to) : MU_EAGAIN;
     }
-    if (atomic_load(&c->fence) > g->number) {
+    if (atomic_load(&c->fence) > c->group.number) {
         note_print(&op->base, text);
         return op_fail(op, MU_EPEER, COMM_NOBODY, "generation %" PRIu64 " was overtaken during %s",
-                       g->number, text);
+                       c->group.number, text);
+    }
+    if (calm) {
+        c->calm = alarm;
     }
     return MU_OK;
-}
-
-static int timed_out(struct op *op)
-{
-    char text[NOTE_TEXT_MAX], name[WHO_MAX];
-    uint32_t rank = 0;
-
-    while (rank + 1 < op->c->group.n &&
-           (rank == op->c->group.me || !(op->wants_rx(op, rank) || op->wants_tx(op, rank)))) {
-        rank++;
-    }
-    note_print(&op->base, text);
-    return op_fail(op, MU_EPEER, rank, "%s has done nothing for %" PRIu64 " ms during %s",
-                   who(op, rank, name), op->timeout_ns / 1000000, text);
 }
 
 static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns)
@@ -194,47 +166,51 @@ static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns
     return wait_for(w, *due_ns);
 }
 
-static int flush(struct op *op)
+/* A link that is lost is seen by look_around(), if it matters. */
+static void flush(struct op *op)
 {
     struct comm_group *g = &op->c->group;
 
     for (uint32_t r = 0; r < g->n; r++) {
         if (r != g->me) {
-            int rc = g->links[r]->ops->flush(g->links[r]);
-            if (rc != MU_OK && rc != MU_EAGAIN) {
-                return op_lost(op, r);
-            }
+            (void)g->links[r]->ops->flush(g->links[r]);
         }
     }
-    return MU_OK;
 }
 
 int op_drive(struct op *op)
 {
     struct waiter *w = &op->c->waiter;
     uint64_t due_ns = UINT64_MAX;
+    uint32_t looked; /* the alarm, when all was well: it rings if anybody goes */
+    bool sure = false;
 
     wait_begin(w, op->c);
+    looked = w->alarm_seen - 1;
     for (;;) {
         int rc;
 
         op->moved = false;
         w->alarm_seen = atomic_load(&op->c->alarm); /* What rings from here on ends the wait. */
-        rc = flush(op);
-        if (rc == MU_OK) {
-            rc = op->step(op);
-        }
+        flush(op);
+        rc = op->step(op);
         if (rc != MU_EAGAIN) {
             return rc;
         }
         if (op->moved) {
             wait_restart(w);
             due_ns = UINT64_MAX;
+            sure = false;
             continue;
         }
-        rc = look_around(op);
+        rc = looked != w->alarm_seen || sure ? look_around(op, sure) : MU_OK;
+        sure = rc == MU_EAGAIN;
+        if (sure) {
+            continue;
+        }
+        looked = w->alarm_seen;
         if (rc == MU_OK && sleep_until_changed(op, w, &due_ns) == MU_ETIMEDOUT) {
-            rc = op->patient ? MU_ETIMEDOUT : timed_out(op);
+            rc = op->patient ? MU_ETIMEDOUT : blame_time(op);
         }
         if (rc != MU_OK) {
             return rc;

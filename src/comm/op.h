@@ -29,11 +29,6 @@ struct op {
 /* Until step() is done, or has failed. */
 int op_drive(struct op *op);
 
-/* Gives status, says why, and whom it blames (COMM_NOBODY: nobody). The first failure stays. */
-int op_fail(struct op *op, int status, uint32_t rank, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-int op_lost(struct op *op, uint32_t rank);
-
 /* A note of this call from a rank that owes one; MU_EAGAIN: not yet. Mail on the way is put aside.
  * Anything else is the end of the call. */
 int op_head(struct op *op, uint32_t rank, struct note *note_out);
@@ -42,13 +37,33 @@ int op_body(struct op *op, uint32_t rank, void *place, const void **data_out);
 int op_done(struct op *op, uint32_t rank);
 /* MU_EAGAIN: no room. */
 int op_send(struct op *op, uint32_t rank, const struct note *note, const void *data, bool copy);
-/* The rank said what can't be. */
-int op_broke(struct op *op, uint32_t rank, const char *what);
 
 static inline struct link *op_link(const struct op *op, uint32_t rank)
 {
     return op->c->group.links[rank];
 }
+
+/* ---- blame.c: what went wrong, and whose fault it is ---- */
+
+/* Gives status, says why, and whom it blames (COMM_NOBODY: nobody). The first failure stays: the
+ * group is broken. */
+int op_fail(struct op *op, int status, uint32_t rank, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+#define OP_WHO_MAX 64
+const char *op_who(const struct op *op, uint32_t rank,
+                   char text[OP_WHO_MAX]);                    /* "rank 2 (n3.0#1)" */
+int op_lost(struct op *op, uint32_t rank);                    /* its link is lost */
+int op_broke(struct op *op, uint32_t rank, const char *what); /* it said what can't be */
+
+int blame_order(struct op *op, uint32_t rank,
+                const struct note *theirs);                             /* it makes another call */
+int blame_abort(struct op *op, uint32_t rank, const struct note *note); /* its call failed */
+int blame_void(struct op *op, uint32_t rank); /* what it had sent does not count any more */
+int blame_time(struct op *op);                /* nothing has happened for too long */
+/* Is somebody's link lost? Then that one is to blame, whatever else was seen of it. */
+bool blame_lost(struct op *op);
+/* Tells the others: they need not find out by themselves. */
+void blame_tell(struct op *op);
 
 /* ---- meet.c: everyone says one thing to everyone ---- */
 
