@@ -182,7 +182,7 @@ int op_drive(struct op *op)
 {
     struct waiter *w = &op->c->waiter;
     uint64_t due_ns = UINT64_MAX;
-    uint32_t looked; /* the alarm, when all was well: it rings if anybody goes */
+    uint32_t looked; /* the alarm, when all was well: it rings when anybody goes */
     bool sure = false;
 
     wait_begin(w, op->c);
@@ -200,6 +200,7 @@ int op_drive(struct op *op)
         if (op->moved) {
             wait_restart(w);
             due_ns = UINT64_MAX;
+            looked = w->alarm_seen - 1; /* It may wait for another one now. */
             sure = false;
             continue;
         }
