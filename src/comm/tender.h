@@ -140,6 +140,8 @@ void wants_close(struct tender *t);
 
 /* Both sides are sure of each other. The hand is gone afterwards. */
 void link_make(struct comm *c, struct hand *h);
+/* A live one: whoever dials says no more then. */
+bool link_is_there(struct comm *c, wid worker);
 
 /* ---- tender_watch.c ---- */
 

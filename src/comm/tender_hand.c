@@ -112,6 +112,11 @@ void hand_refuse(struct comm *c, struct hand *h, const char *why, bool timed_out
     c->stats.refused_n += !timed_out;
     c->stats.timed_out_n += timed_out;
     pthread_mutex_unlock(&c->lock);
+    if (!h->hello.session.dialed && h->out_n > 0 && !timed_out) {
+        /* It was answered and went: it may have a link by now, or says itself what it minded. */
+        log_debug("comm", "a connection from %s came to nothing: %s", h->from, why);
+        return;
+    }
     if (!log_pace_take(&c->tender->refused_pace, wait_now_ns() / MS, more)) {
         return;
     }
@@ -225,8 +230,9 @@ static bool has_connected(struct hand *h)
     return getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 && error == 0;
 }
 
-/* Sends, receives and sends until there is nothing to do now. MU_OK: it is done. */
-static int shake(struct hand *h)
+/* Sends, receives and sends until there is nothing to do now. MU_OK: it is done. MU_EEXIST: there
+ * is a link by now, and the last word is not said (tender_link.c says why). */
+static int shake(struct comm *c, struct hand *h)
 {
     for (;;) {
         int rc = send_out(h);
@@ -237,6 +243,10 @@ static int shake(struct hand *h)
         rc = take_in(h);
         if (rc != MU_OK) {
             return rc;
+        }
+        if (h->hello.state == HELLO_DONE && h->hello.session.dialed &&
+            link_is_there(c, h->hello.session.peer)) {
+            return MU_EEXIST;
         }
     }
 }
@@ -253,9 +263,12 @@ void hand_go(struct comm *c, struct hand *h)
         }
         h->connecting = false;
     }
-    switch (shake(h)) {
+    switch (shake(c, h)) {
     case MU_OK:
         link_make(c, h);
+        return;
+    case MU_EEXIST:
+        hand_close(c, h);
         return;
     case MU_EAGAIN:
         if (watch(c, h) == MU_OK) {

@@ -1,12 +1,16 @@
-/* From a handshake to a link, which of two links to one worker stays, and what becomes of the lost.
+/* From a handshake to a link, and which of two links to one worker stays.
  *
- * Two workers may dial each other at the same time. Both sides must then keep the same one:
- * the link that the worker with the higher number dialed. Whoever dials has no live link; so a
- * second one by the same side means that it has lost the first, which the other has only not
- * noticed yet, and the newer one stays. A dial by the lower number against a link that the
- * higher one had made means the same, unless both were under way together: it counts as news once
- * the peer has used that link, or so much time has passed that no handshake of then goes on. If
- * both come to nothing all the same, both ends are closed, so both sides know, and dial again. */
+ * Two workers may dial each other at the same time, and both sides must then keep the same
+ * link. A dialer says its last word, the PROOF, only if it has no live link to that worker at that
+ * moment, and has one from then on. So whoever hears a PROOF while it has a live link knows:
+ *
+ *   it was dialed by the other side as well: that one has lost it, and this is the newer one;
+ *   it was dialed by this side: both PROOFs have crossed, or the other side has lost it. In the
+ * first case the one dialed by the higher number stays, for both. In the second the lower number
+ *   may have to try again until this side has noticed; that its end has come, or that it is older
+ *   than any PROOF under way can be, is enough.
+ *
+ * A link that does not stay has never been proved by both sides, so no move was made with it. */
 #include "comm/tender.h"
 
 #include <stdio.h>
@@ -20,19 +24,22 @@ const char *wid_print(wid worker, char text[WID_TEXT_MAX])
 
 /* ---- which of two ---- */
 
-static bool by_higher(wid self, const struct hello_session *s)
+/* `old` is live, and the other side has dialed. */
+static bool gives_way(const struct comm *c, const struct link *old)
 {
-    return s->dialed == (self > s->peer);
+    const uint64_t crossing_ns = 2 * HELLO_TIMEOUT_MS * MS;
+
+    return !old->session.dialed || old->session.peer > c->hello.self || link_hung_up(old->fd) ||
+           wait_now_ns() - old->made_ns > crossing_ns;
 }
 
-static bool was_used(const struct link *l)
+bool link_is_there(struct comm *c, wid worker)
 {
-    return l->claim != 0 || wait_now_ns() - l->made_ns > 2 * HELLO_TIMEOUT_MS * MS;
-}
+    pthread_mutex_lock(&c->lock);
+    const bool there = group_find(c, worker) != NULL;
 
-static bool gives_way(const struct comm *c, const struct link *old, const struct hello_session *s)
-{
-    return by_higher(c->hello.self, s) || !by_higher(c->hello.self, &old->session) || was_used(old);
+    pthread_mutex_unlock(&c->lock);
+    return there;
 }
 
 /* ---- making ---- */
@@ -55,7 +62,7 @@ static struct link *add_link(struct comm *c, struct hand *h, const char **why)
         *why = "this worker has another name now";
         return NULL;
     }
-    if (old != NULL && !gives_way(c, old, s)) {
+    if (old != NULL && (s->dialed || !gives_way(c, old))) {
         *why = "there is a link already";
         return NULL;
     }
