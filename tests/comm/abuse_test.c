@@ -29,7 +29,7 @@
 struct site {
     _Atomic uint32_t stop;
     struct {
-        _Atomic uint64_t rounds_n, refused_n, timed_out_n, lost_n, generation;
+        _Atomic uint64_t rounds_n, refused_n, timed_out_n, generation;
     } rank[RANKS_MAX];
 };
 
@@ -42,9 +42,9 @@ static void tell_stats(struct rank *r, struct site *site)
     struct comm_stats stats;
 
     comm_stats(r->comm, &stats);
-    atomic_store(&site->rank[r->index].refused_n, stats.refused_n);
+    /* What was let in by the run's key, and is thrown out later, is a link that is lost. */
+    atomic_store(&site->rank[r->index].refused_n, stats.refused_n + stats.lost_n);
     atomic_store(&site->rank[r->index].timed_out_n, stats.timed_out_n);
-    atomic_store(&site->rank[r->index].lost_n, stats.lost_n);
     atomic_store(&site->rank[r->index].generation, comm_generation(r->comm));
     atomic_fetch_add(&site->rank[r->index].rounds_n, 1);
 }

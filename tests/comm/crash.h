@@ -39,6 +39,7 @@ enum { CRASH_GO_ON = 1, CRASH_REGROUP };
 
 /* In the shared memory, by call. */
 struct crash_shared {
+    _Atomic uint32_t come_n;
     _Atomic uint64_t generation[CRASH_CALLS_MAX]; /* whose result it was: the same for all */
     _Atomic uint32_t victim_ok[CRASH_CALLS_MAX];  /* the victim had returned it */
     _Atomic uint64_t returned_ns[CRASH_RANKS];

@@ -218,6 +218,7 @@ void crash_body(struct rank *r)
     l.want[0] = room(&l, false);
     l.want[1] = room(&l, false);
     rank_enter(r, 0);
+    rank_meet(r, &l.shared->come_n); /* Nobody is hit before all are in. */
     live(&l);
     for (uint32_t i = 0; i < CRASH_RANKS; i++) {
         free(l.theirs[i]);

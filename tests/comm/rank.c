@@ -137,6 +137,22 @@ const struct generation *rank_enter(struct rank *r, uint64_t after)
     return g;
 }
 
+void rank_meet(struct rank *r, _Atomic uint32_t *come_n)
+{
+    const uint32_t n = r->config->n;
+    const uint32_t until = atomic_fetch_add(come_n, 1) / n * n + n;
+    const uint64_t end_ns = ranks_now_ns() + RANKS_LIMIT_MS * UINT64_C(1000000);
+
+    for (uint32_t i = 0; (int32_t)(atomic_load(come_n) - until) < 0; i++) {
+        if (i < 100) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        }
+        rank_check(r, ranks_now_ns() < end_ns, "the others did not come");
+    }
+}
+
 /* ---- its life ---- */
 
 static void enter_netns(struct rank *r, const char *path)

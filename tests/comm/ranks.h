@@ -15,6 +15,7 @@
 #include "comm/comm.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #define RANKS_MAX 16
@@ -67,6 +68,9 @@ const struct generation *rank_await(struct rank *r, uint64_t after);
 const struct generation *rank_enter(struct rank *r, uint64_t after);
 /* The next word that the test gave (ranks_word). */
 uint64_t rank_word(struct rank *r);
+/* Waits until all of them have come here; by a counter in their shared memory, from 0, and not by
+ * what is tested. */
+void rank_meet(struct rank *r, _Atomic uint32_t *come_n);
 /* Tells the test: kind is the test's own, from 1. */
 void rank_say(struct rank *r, uint32_t kind, uint64_t value, uint64_t value2);
 _Noreturn void rank_fail(struct rank *r, const char *fmt, ...)

@@ -2,7 +2,6 @@
 
 #include "comm/reference.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +9,9 @@
 #define EDGE 64 /* bytes before and after a buffer that nobody may touch */
 #define EDGE_BYTE 0xc5
 
-struct meeting {
-    _Atomic uint32_t come_n;
-};
-
 void works_meet(struct rank *r)
 {
-    struct meeting *m = (struct meeting *)(void *)r->shared;
-    const uint32_t n = r->config->n;
-    const uint32_t until = atomic_fetch_add(&m->come_n, 1) / n * n + n;
-    const uint64_t end_ns = ranks_now_ns() + RANKS_LIMIT_MS * UINT64_C(1000000);
-
-    while ((int32_t)(atomic_load(&m->come_n) - until) < 0) {
-        sched_yield();
-        rank_check(r, ranks_now_ns() < end_ns, "the others did not come");
-    }
+    rank_meet(r, (_Atomic uint32_t *)(void *)r->shared);
 }
 
 /* ---- buffers ---- */
