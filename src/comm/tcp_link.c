@@ -45,16 +45,19 @@ static void await(struct link *l, bool rx, bool tx, struct waiter *w)
     }
 }
 
-/* What the peer sends after the socket is closed would make the kernel forget what it has for the
- * peer. So that is waited for, and what has come is thrown away. */
+/* What the peer sends after the socket is closed, or nobody has read by then, makes the kernel
+ * forget what it still has for the peer. So what has come is thrown away, and what has not left is
+ * waited for. */
 static bool kernel_has_some(const struct tcp_link *t)
 {
     int bytes = 0;
 
-    while (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) > 0 && ++bytes < 64) {
+    for (int left = 64; left > 0; left--) {
+        if (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) <= 0) {
+            break;
+        }
     }
-    bytes = 0;
-    return ioctl(t->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+    return ioctl(t->fd, SIOCOUTQNSD, &bytes) == 0 && bytes > 0;
 }
 
 static void part(struct tcp_link *t)
@@ -69,10 +72,10 @@ static void part(struct tcp_link *t)
         poll(&fd, 1, TCP_CLOSE_MS);
         rc = tcp_flush(&t->link);
     }
-    shutdown(t->fd, SHUT_WR);
     while (kernel_has_some(t) && wait_now_ns() < due_ns) {
         poll(NULL, 0, 1);
     }
+    shutdown(t->fd, SHUT_WR);
 }
 
 static void free_link(struct tcp_link *t)

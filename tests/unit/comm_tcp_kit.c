@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,14 +53,16 @@ static void make_pair(bool narrow, int fds[2])
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof(a);
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    const int small = 1;
 
     fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (narrow) {
-        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-        setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
-        setsockopt(fds[0], SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-        setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    for (int i = 0; narrow && i < 2; i++) {
+        const int fd = i == 0 ? listener : fds[0];
+        const int segment = 1000, send_buffer = 4096, receive_buffer = 32768;
+
+        /* Segments as they are between hosts: those of the loopback would not fit, and wait. */
+        setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(int));
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(int));
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(int));
     }
     assert_int_equal(bind(listener, (struct sockaddr *)&a, n), 0);
     assert_int_equal(listen(listener, 1), 0);
