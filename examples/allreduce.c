@@ -10,9 +10,9 @@
  *
  *     step=10 generation=3 rank=0 size=3 event=group
  *
- *     group   it makes its calls in another group       settled  a step counted although a peer
- * died lost    a peer died; the same step again          done     all steps are; or the job is left
- * it was left out, and goes                 wrong    the sum is not what it must be */
+ *     group   it makes its calls in another group     settled  a step counts, although a peer died
+ *     lost    a peer died; the same step again        left     it was left out, and begins anew
+ *     wrong   the sum is not what it must be          done     all steps are; or the job is */
 #include <muster.h>
 
 #include <getopt.h>
@@ -149,6 +149,10 @@ static int train(struct trainer *t)
         }
         if (rc == MU_EPEER) {
             say(t, "lost", mu_error());
+        } else if (rc == MU_ESTALE) { /* The others went on without it, maybe long ago. */
+            say(t, "left", "");
+            t->step = 0;
+            rc = MU_EPEER;
         } else if (rc != MU_OK) {
             return rc;
         } else if (result.newest > t->group.generation) {
@@ -215,10 +219,10 @@ int main(int argc, char **argv)
         return fail(&t, "memory");
     }
     rc = train(&t);
-    if (rc != MU_OK && rc != MU_ESTALE && rc != MU_EDONE) {
+    if (rc != MU_OK && rc != MU_EDONE) {
         return fail(&t, "allreduce");
     }
-    say(&t, rc == MU_ESTALE ? "left" : "done", "");
+    say(&t, "done", "");
     if (t.plain) {
         free(t.mine);
         free(t.sum);

@@ -101,6 +101,9 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
     if (run->leaving || run->ended || run->lost != MU_OK) {
         return call_state(run);
     }
+    if (group == d->group && regroup_is_other(run)) {
+        return regroup_left_out(run);
+    }
     if (rc == MU_EPEER) {
         return run_fail(rc, "%s: mu_regroup() and make the call again",
                         r->error[0] != '\0' ? r->error : "a peer was lost");
@@ -126,6 +129,9 @@ static int begin(struct mu_run *run, int64_t timeout_ms)
                         "this worker was left out of job %s: mu_leave(), or mu_regroup() to wait "
                         "until it is taken in anew",
                         run->life.job);
+    }
+    if (regroup_is_other(run)) {
+        return regroup_left_out(run);
     }
     return run->data.group != 0 ? MU_OK : regroup(run, run_due_ms(timeout_ms));
 }

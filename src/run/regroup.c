@@ -17,16 +17,21 @@ const char *run_who(wid worker, char text[WHO_MAX])
     return text;
 }
 
-/* It is another worker than the one that was in the group, or the newest is without it. */
+bool regroup_is_other(const struct mu_run *run)
+{
+    return run->data.group != 0 && run->data.group_as != run->life.worker;
+}
+
+/* … or the newest generation is without it. */
 static bool left_out(const struct mu_run *run)
 {
     const struct data *d = &run->data;
 
-    return d->group != 0 &&
-           (d->group_as != run->life.worker || (run->rank < 0 && run->newest.number > d->group));
+    return regroup_is_other(run) ||
+           (d->group != 0 && run->rank < 0 && run->newest.number > d->group);
 }
 
-static int fail_left_out(struct mu_run *run)
+int regroup_left_out(struct mu_run *run)
 {
     struct data *d = &run->data;
     uint64_t group = d->group;
@@ -34,12 +39,11 @@ static int fail_left_out(struct mu_run *run)
     d->group = 0;
     d->broken = MU_OK;
     d->stale = true;
-    return run_fail(
-        MU_ESTALE,
-        "this worker was left out after generation %" PRIu64 " of job %s, which goes on "
-        "without what it holds: mu_leave(), or mu_regroup() to wait until it is taken in "
-        "anew",
-        group, run->life.job);
+    return run_fail(MU_ESTALE,
+                    "this worker was left out after generation %" PRIu64
+                    " of job %s, which goes on without "
+                    "what it holds: mu_leave(), or mu_regroup() to wait until it is taken in anew",
+                    group, run->life.job);
 }
 
 /* The group is the newest generation, and a call failed in it: the next generation is due. The
@@ -168,7 +172,7 @@ static int move_on(struct mu_run *run, uint64_t due_ms)
 
     while ((rc = call_state(run)) == MU_OK && !is_there(run)) {
         if (left_out(run)) {
-            return fail_left_out(run);
+            return regroup_left_out(run);
         }
         if (d->broken == MU_EORDER && d->group == run->newest.number) {
             return run_fail(MU_EORDER,

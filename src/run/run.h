@@ -187,6 +187,10 @@ void data_generation(struct mu_run *run);
 
 /* Moves to the newest generation, as mu_regroup() has it; the lock is given away meanwhile. */
 int regroup(struct mu_run *run, uint64_t due_ms);
+/* This worker goes on as another than the one that was in the group … */
+bool regroup_is_other(const struct mu_run *run);
+/* … and hears so, once: MU_ESTALE. */
+int regroup_left_out(struct mu_run *run);
 
 /* ---- resolve.c ---- */
 
