@@ -178,7 +178,9 @@ static void settle(struct comm *c, int rc, uint32_t missing)
     snprintf(g->broken_why, sizeof(g->broken_why),
              "worker %s (rank %" PRIu32 ") has not come to generation %" PRIu64,
              wid_print(g->members[missing].worker, who), missing, g->number);
-    log_info("comm", "%s: %s", g->broken_why, mu_strerror(rc));
+    /* Whoever waits tries again and again. */
+    log_write(rc == MU_ETIMEDOUT ? LOG_DEBUG : LOG_INFO, "comm", "%s: %s", g->broken_why,
+              mu_strerror(rc));
 }
 
 /* The engine is held. */
