@@ -1,6 +1,9 @@
 /* Writes the fuzzers' first inputs: samples of every type in the table.
  *
  * usage: make_seeds FOLDER          makes FOLDER/<fuzzer>/<seed> */
+#include "comm/hello.h"
+#include "comm/tcp.h"
+#include "wire/bytes.h"
 #include "wire/wire.h"
 
 #include <errno.h>
@@ -218,6 +221,72 @@ static void make_http(const char *folder)
     write_texts(folder, "http_server", requests, ARRAY_LEN(requests));
 }
 
+/* A frame of a link over TCP at buffer + at; its length. */
+static size_t frame(size_t at, uint8_t kind, uint64_t generation, size_t bytes, uint32_t word)
+{
+    const struct note note = {.generation = generation,
+                              .call = at,
+                              .count = bytes,
+                              .bytes = bytes,
+                              .kind = kind,
+                              .op = kind < NOTE_MAIL ? COMM_ALLREDUCE : COMM_NONE};
+
+    note_encode(&note, buffer + at);
+    memset(buffer + at + NOTE_BYTES, (int)generation, bytes);
+    put_u32(buffer + at + NOTE_BYTES + bytes, word);
+    return NOTE_BYTES + bytes + TCP_WORD_BYTES;
+}
+
+/* See fuzz_comm_note.c and fuzz_comm_tcp.c. */
+static void make_notes(const char *folder)
+{
+    char name[64];
+
+    for (uint8_t kind = 0; kind < NOTE_KIND_N; kind++) {
+        const size_t bytes = kind == NOTE_MOVE ? HELLO_PROOF_BYTES : 40u * kind;
+
+        buffer[0] = 1;
+        frame(1, kind, 1, bytes, TCP_COUNTS);
+        snprintf(name, sizeof(name), "kind-%u", kind);
+        write_seed(folder, "comm_note", name, buffer, 1 + NOTE_BYTES);
+        for (uint8_t options = 1; options < 16; options += 4) {
+            size_t n = 1;
+
+            buffer[0] = options;
+            n += frame(n, NOTE_MOVE, 1, HELLO_PROOF_BYTES, TCP_COUNTS);
+            n += frame(n, kind, 1, bytes, TCP_COUNTS);
+            n += frame(n, NOTE_HERE, 1, 0, TCP_VOID);
+            n += frame(n, NOTE_DATA, 1, 100, TCP_VOID);
+            n += frame(n, NOTE_MOVE, 2, HELLO_PROOF_BYTES, TCP_COUNTS);
+            n += frame(n, kind, 2, bytes, TCP_COUNTS);
+            snprintf(name, sizeof(name), "kind-%u-%u", kind, options);
+            write_seed(folder, "comm_tcp", name, buffer, n);
+        }
+    }
+}
+
+/* See fuzz_comm_hello.c: what those say who have the key. */
+static void make_hellos(const char *folder)
+{
+    static const struct hello_config dialer = {.job = "fuzz", .run = 3, .run_key = {1}, .self = 71};
+    static const struct hello_config listener = {
+        .job = "fuzz", .run = 3, .run_key = {1}, .self = 9};
+    static const uint8_t nonces[2][HELLO_NONCE_BYTES] = {{1}, {2}};
+    struct hello d, l;
+    uint8_t answer[HELLO_BYTES];
+    size_t n;
+
+    buffer[0] = 1;
+    hello_dial(&d, &dialer, listener.self, nonces[0], buffer + 1);
+    hello_listen(&l, &listener, nonces[1]);
+    hello_take(&l, buffer + 1, HELLO_BYTES, answer, &n);
+    hello_take(&d, answer, HELLO_BYTES, buffer + 1 + HELLO_BYTES, &n);
+    write_seed(folder, "comm_hello", "hello-and-proof", buffer, 1 + 2 * HELLO_BYTES);
+    buffer[0] = 0;
+    memcpy(buffer + 1, answer, HELLO_BYTES);
+    write_seed(folder, "comm_hello", "answer", buffer, 1 + HELLO_BYTES);
+}
+
 int main(int argc, char **argv)
 {
     struct prng p;
@@ -234,5 +303,7 @@ int main(int argc, char **argv)
     make_schedules(argv[1]);
     make_configs(argv[1]);
     make_http(argv[1]);
+    make_notes(argv[1]);
+    make_hellos(argv[1]);
     return 0;
 }
