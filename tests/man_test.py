@@ -52,7 +52,16 @@ def options_of_page(command):
 
 def test_every_command_has_a_page_and_every_page_a_command():
     named = {f'muster-{name}.1' for name in commands() if name not in WITHOUT_PAGE}
-    assert named | {'muster.1'} == set(os.listdir(FOLDER)) - {'meson.build'}
+    assert named | {'muster.1'} == {name for name in os.listdir(FOLDER) if name.endswith('.1')}
+
+
+def test_the_page_of_the_library_names_every_function():
+    with open(os.path.join(FOLDER, '..', 'include', 'muster.h'), encoding='utf-8') as file:
+        functions = re.findall(r'^MU_API [^(]*?\b(mu_\w+)\(', file.read(), re.MULTILINE)
+    assert len(functions) > 30, functions
+    text = page('libmuster.3')
+    missing = [name for name in functions if not re.search(rf'\b{name}\b', text)]
+    assert not missing, missing
 
 
 def test_every_option_is_in_the_help_and_in_the_page():
@@ -77,7 +86,7 @@ def test_pages_are_without_fault():
     if shutil.which('mandoc') is None:
         tap.skip('mandoc is not installed')
     for name in sorted(os.listdir(FOLDER)):
-        if name.endswith('.1'):
+        if name.endswith(('.1', '.3')):
             done = subprocess.run(['mandoc', '-T', 'lint', '-W', 'warning',
                                    os.path.join(FOLDER, name)], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)

@@ -169,7 +169,7 @@ void node_slot_generation(struct node *n, uint32_t slot, const struct generation
     }
     set_generation(s, g);
     output_set_rank(n->output, slot, s->rank != NODE_ALONE ? s->rank : OUTPUT_NO_RANK);
-    if (s->rank != NODE_ALONE) {
+    if (s->rank != NODE_ALONE && s->pid != 0) { /* Or the keeper has yet to say that it runs. */
         log_info(NODE_AREA, "%s (node %s, slot %u), pid %d goes on", node_slot_who(n, slot).text,
                  n->life.node, slot, s->pid);
     }

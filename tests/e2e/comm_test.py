@@ -44,7 +44,7 @@ class Stage:
     def pid(self, name):
         """Of its worker, which must be the only one that it has started."""
         node = self.nodes[name]
-        found = re.findall(r'pid (\d+)', node.log())
+        found = re.findall(r'pid ([1-9]\d*)', node.log())
         assert len(set(found)) == 1, f'{name} has started its worker again: {found}'
         return int(found[0])
 
