@@ -377,8 +377,8 @@ static void await_site(struct ranks *s, const _Atomic uint64_t *what, uint64_t l
     struct ranks_event e;
 
     while (atomic_load(what) < least) {
-        if (ranks_next(s, 5, &e) && e.kind == RANKS_DIED) {
-            ranks_fail(s, "rank %u ended", e.who);
+        if (ranks_next(s, 5, &e) && e.kind == RANKS_DIED && e.status != 0) {
+            ranks_fail(s, "rank %u ended with status %x", e.who, (unsigned)e.status);
         }
         if (ranks_now_ns() > end_ns) {
             ranks_fail(s, "%s: %llu, not %llu", text, (unsigned long long)atomic_load(what),

@@ -27,12 +27,14 @@ struct crash {
 
 /* What ranks say. */
 enum {
-    CRASH_RETURNED = 1, /* value: the call, value2: its status, negated */
+    CRASH_RETURNED = 1, /* value: the call, value2: as follows */
     CRASH_PASSED,       /* the victim: nothing happened; value: how many points there were */
     CRASH_SETTLED,      /* value: its call, value2: committed */
     CRASH_HOLDS,        /* done with its calls; waits for a word, then looks at its memory */
     CRASH_ZOMBIE,       /* the victim, awake again: its call has failed */
 };
+
+enum { CRASH_WENT_WELL, CRASH_FAILED, CRASH_BLAMED /* … and it named the victim */ };
 
 /* Words. */
 enum { CRASH_GO_ON = 1, CRASH_REGROUP };

@@ -114,14 +114,18 @@ static void regroup(struct life *l, uint32_t call, bool had_it)
     rank_say(r, CRASH_SETTLED, call, committed);
 }
 
+/* Whoever finds that a peer has done nothing for long can't always tell who kept that one from it:
+ * the test sees to it that somebody names the right one. */
 static void check_blame(struct life *l, uint32_t call, int rc, const struct comm_result *result)
 {
     const bool right = result->rank == l->c->victim && result->worker == ranks_wid(l->c->victim);
     const bool open = result->rank == COMM_NOBODY && !l->c->named;
+    const bool guess = l->c->stop && l->c->named && result->rank < CRASH_RANKS;
 
     rank_check(l->r, rc == MU_EPEER, "call %u: %s: %s", call, mu_strerror(rc), result->error);
-    rank_check(l->r, right || open, "call %u: it blames rank %u, not %u: %s", call, result->rank,
-               l->c->victim, result->error);
+    rank_check(l->r, right || open || guess, "call %u: it blames rank %u, not %u: %s", call,
+               result->rank, l->c->victim, result->error);
+    rank_say(l->r, CRASH_RETURNED, call, right ? CRASH_BLAMED : CRASH_FAILED);
 }
 
 /* Makes one call until it has its result. */
@@ -144,12 +148,11 @@ static void call_through(struct life *l, uint32_t call)
                    call, mu_strerror(rc), (unsigned long long)comm_generation(l->r->comm),
                    result.error);
         check_blame(l, call, rc, &result);
-        rank_say(l->r, CRASH_RETURNED, call, (uint64_t)-rc);
         regroup(l, call, false);
         rc = run(l, call, &result);
         rank_check(l->r, rc == MU_OK, "call %u again: %s: %s", call, mu_strerror(rc), result.error);
     } else if (call == 0 && l->c->asks && !l->is_victim) {
-        rank_say(l->r, CRASH_RETURNED, call, 0);
+        rank_say(l->r, CRASH_RETURNED, call, CRASH_WENT_WELL);
         if (rank_word(l->r) == CRASH_REGROUP) {
             regroup(l, call, true);
         }
@@ -256,5 +259,5 @@ void crash_latency_body(struct rank *r)
     atomic_store(&shared->returned_ns[r->index], ranks_now_ns());
     rank_check(r, rc == MU_EPEER && result.rank == c->victim, "%s: it blames rank %u: %s",
                mu_strerror(rc), result.rank, result.error);
-    rank_say(r, CRASH_RETURNED, 0, (uint64_t)-rc);
+    rank_say(r, CRASH_RETURNED, 0, CRASH_BLAMED);
 }

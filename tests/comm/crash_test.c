@@ -21,14 +21,17 @@ struct story {
     struct crash c;
     bool hit, passed, published;
     unsigned long points; /* passed: how many there were */
-    uint32_t returned_n, settled_n, holds_n;
-    bool returned[CRASH_RANKS];
+    uint32_t returned_n, settled_n, holds_n, failed_n, blamed_n;
     struct ranks_event settled[CRASH_RANKS];
     bool woken, zombie;
 };
 
 static void publish(struct story *t)
 {
+    if (!t->published && t->c.named && t->returned_n == CRASH_RANKS - 1 && t->failed_n > 0 &&
+        t->blamed_n == 0) {
+        ranks_fail(&t->s, "nobody names the victim");
+    }
     if (!t->published && t->hit && (!t->c.named || t->returned_n == CRASH_RANKS - 1)) {
         ranks_publish_without(&t->s, t->c.victim);
         t->published = true;
@@ -69,8 +72,9 @@ static void on_said(struct story *t, const struct ranks_event *e)
 {
     switch (e->said) {
     case CRASH_RETURNED:
-        t->returned[e->who] = true;
         t->returned_n++;
+        t->failed_n += e->value2 != CRASH_WENT_WELL;
+        t->blamed_n += e->value2 == CRASH_BLAMED;
         break;
     case CRASH_PASSED:
         t->passed = true;
