@@ -53,9 +53,8 @@ static inline float bf16_round(float f)
 {
     uint32_t bits = bits_of(f);
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
-    uint32_t is_nan = (bits & 0x7fffffff) > 0x7f800000;
 
-    return float_of(is_nan ? 0x7fc00000 : rounded);
+    return float_of(f != f ? 0x7fc00000 : rounded);
 }
 
 static inline uint16_t bf16_narrow(float f)
@@ -203,17 +202,59 @@ MIN_BITS(double, double, uint64_t)
 
 FLOATS(f32, float, float, SAME, SAME, F32_END)
 FLOATS(f64, double, double, SAME, SAME, F64_END)
-FLOATS(bf16, uint16_t, float, bf16_wide, bf16_round, bf16_narrow)
 INTEGERS(i32, int32_t, uint32_t, DIVIDED_I32)
 INTEGERS(i64, int64_t, uint64_t, DIVIDED_I64)
 INTEGERS(u8, uint8_t, uint8_t, DIVIDED)
 
-/* ---- f16: the processor's own conversions round as ours do ---- */
+/* ---- bf16, two at a time: each is the upper half of a word, or is moved there ---- */
+
+FLOATS(rest_bf16, uint16_t, float, bf16_wide, bf16_round, bf16_narrow)
+
+typedef uint32_t __attribute__((aligned(2), may_alias)) bf16_pair;
+
+#define BF16_UPPER(x) float_of((x)&0xffff0000)
+#define BF16_LOWER(x) float_of((x) << 16)
+
+#define FOLD_PAIRS(k, name, op, finish)                                                      \
+    static void name##bf16_##k(void *out, const void *const *in, uint64_t divisor, size_t n) \
+    {                                                                                        \
+        bf16_pair *o = out;                                                                  \
+        const float by = (float)divisor;                                                     \
+        INPUTS(k, bf16_pair);                                                                \
+        (void)by;                                                                            \
+        ANY_ORDER                                                                            \
+        for (size_t i = 0; i < n / 2; i++) {                                                 \
+            uint32_t upper, lower;                                                           \
+            {                                                                                \
+                ELEMENTS(float, BF16_UPPER);                                                 \
+                const float r = TREE_##k(op, bf16_round);                                    \
+                upper = bits_of(bf16_round(finish(r, bf16_round, by)));                      \
+            }                                                                                \
+            {                                                                                \
+                ELEMENTS(float, BF16_LOWER);                                                 \
+                const float r = TREE_##k(op, bf16_round);                                    \
+                lower = bits_of(bf16_round(finish(r, bf16_round, by)));                      \
+            }                                                                                \
+            o[i] = upper | lower >> 16;                                                      \
+        }                                                                                    \
+        const size_t done = n / 2;                                                           \
+        const void *rest[] = {x0 + done, x1 + done, x2 + done, x3 + done,                    \
+                              x4 + done, x5 + done, x6 + done, x7 + done};                   \
+        name##rest_bf16_##k(o + done, rest, divisor, n % 2);                                 \
+    }
+
+EACH(FOLD_PAIRS, sum_, ADD, WHOLE)
+EACH(FOLD_PAIRS, mean_, ADD, DIVIDED)
+EACH(FOLD_PAIRS, min_, min_float, WHOLE)
+EACH(FOLD_PAIRS, max_, max_float, WHOLE)
+
+/* ---- f16, eight at a time where the processor converts them ---- */
 
 #ifdef __F16C__
 FLOATS(rest_f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
 
-static inline __m256 f16_load(const uint16_t *x)
+/* Its conversions round as ours do. */
+static inline __m256 f16_load_8(const uint16_t *x)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
 }
@@ -223,14 +264,15 @@ static inline __m256 f16_round_8(__m256 v)
     return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-static inline void f16_store(uint16_t *x, __m256 v)
+static inline void f16_store_8(uint16_t *x, __m256 v)
 {
-    __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
+    const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
 
     v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* As MIN_BITS has it. */
 static inline __m256 min_8(__m256 a, __m256 b)
 {
     __m256 r = _mm256_min_ps(a, b);
@@ -247,11 +289,11 @@ static inline __m256 max_8(__m256 a, __m256 b)
     return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
 
-#define LOAD_8(x) f16_load(&(x))
+#define LOAD_8(x) f16_load_8(&(x))
 #define DIVIDED_8(r, round, by) _mm256_div_ps(round(r), by)
 
 #define FOLD_8(k, name, op, finish)                                                            \
-    static void name##_f16_##k(void *out, const void *const *in, uint64_t divisor, size_t n)   \
+    static void name##f16_##k(void *out, const void *const *in, uint64_t divisor, size_t n)    \
     {                                                                                          \
         uint16_t *o = out;                                                                     \
         const __m256 by = _mm256_set1_ps((float)divisor);                                      \
@@ -261,16 +303,16 @@ static inline __m256 max_8(__m256 a, __m256 b)
         for (; i + 8 <= n; i += 8) {                                                           \
             ELEMENTS(__m256, LOAD_8);                                                          \
             const __m256 r = TREE_##k(op, f16_round_8);                                        \
-            f16_store(o + i, finish(r, f16_round_8, by));                                      \
+            f16_store_8(o + i, finish(r, f16_round_8, by));                                    \
         }                                                                                      \
         const void *rest[] = {x0 + i, x1 + i, x2 + i, x3 + i, x4 + i, x5 + i, x6 + i, x7 + i}; \
-        name##_rest_f16_##k(o + i, rest, divisor, n - i);                                      \
+        name##rest_f16_##k(o + i, rest, divisor, n - i);                                       \
     }
 
-EACH(FOLD_8, sum, _mm256_add_ps, WHOLE)
-EACH(FOLD_8, mean, _mm256_add_ps, DIVIDED_8)
-EACH(FOLD_8, min, min_8, WHOLE)
-EACH(FOLD_8, max, max_8, WHOLE)
+EACH(FOLD_8, sum_, _mm256_add_ps, WHOLE)
+EACH(FOLD_8, mean_, _mm256_add_ps, DIVIDED_8)
+EACH(FOLD_8, min_, min_8, WHOLE)
+EACH(FOLD_8, max_, max_8, WHOLE)
 #else
 FLOATS(f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
 #endif
