@@ -207,7 +207,9 @@ static void reduce(struct trainer *t)
     t->reduce_due = false;
     call.parts_n = fold_own(t, parts);
     if (comm_run(t->r->comm, &call, NULL) == MU_OK) {
-        happen(t, (struct step_event){.kind = STEP_ON_REDUCED, .step = t->reduce_step});
+        happen(t, (struct step_event){.kind = STEP_ON_REDUCED,
+                                      .generation = t->step.group.number,
+                                      .step = t->reduce_step});
     }
 }
 
