@@ -231,7 +231,8 @@ MU_API void *mu_alloc(mu_run *run, size_t bytes);
 MU_API void mu_free(mu_run *run, void *memory); /* NULL is fine */
 
 /* The calls. in and out do not overlap, or are the same where that is said. Counts are in
- * elements. timeout_ms: how long a peer may do nothing.
+ * elements. timeout_ms: how long a peer may do nothing; one that takes longer is suspected when
+ * this worker regroups, and the job may go on without it.
  *
  * MU_EPEER: a peer was lost, or has moved on: mu_error() names it; mu_regroup(), then again.
  * MU_EORDER: the members did not make the same call; mu_error() says which ones. MU_ESTALE: as

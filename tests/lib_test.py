@@ -53,9 +53,10 @@ def test_the_shared_library_has_a_versioned_name():
 EXAMPLES = {  # What they are called with, and the first that they say when they are alone.
     'sync': ([], 'rank 0 of 1'),
     'resize': (['--steps', '2'], 'step=0 generation=1 rank=0 size=1 event=world'),
+    'allreduce': (['--steps', '2'], 'step=0 generation=1 rank=0 size=1 event=group'),
 }
 
-# All of a setting's life, as a job of one.
+# All of a setting's life, and a sum, as a job of one.
 CPP_PROGRAM = """
 #include <muster.h>
 #include <cstring>
@@ -67,6 +68,7 @@ int main()
     mu_settings settings{};
     uint64_t version = 0;
     int same = 0;
+    float mine[3] = {1, 2, 3}, sum[3] = {};
     bool ok = mu_join(nullptr, &run) == MU_OK && mu_progress(run, 1) == MU_OK &&
               mu_agree(run, "t", "x", 1, 0, &same) == MU_OK && same == 1 &&
               mu_config_put(run, "lr", "0.1", 3, 0, 0, &version) == MU_OK && version == 1 &&
@@ -79,12 +81,14 @@ int main()
     ok = ok && mu_config_remove(run, "lr", MU_ANY, 0) == MU_OK &&
          mu_config_list(run, "", 0, &settings) == MU_OK && settings.n == 0;
     mu_settings_free(&settings);
+    ok = ok && mu_allreduce(run, mine, sum, 3, MU_F32, MU_SUM, MU_FOREVER) == MU_OK &&
+         std::memcmp(mine, sum, sizeof(sum)) == 0;
     return ok && mu_leave(run) == MU_OK ? 0 : 1;
 }
 """
 
 
-def test_a_cpp_program_uses_settings():
+def test_a_cpp_program_uses_settings_and_collectives():
     with tempfile.TemporaryDirectory() as top:
         source, program = os.path.join(top, 'program.cc'), os.path.join(top, 'program')
         with open(source, 'w', encoding='utf-8') as file:
@@ -112,17 +116,20 @@ def test_an_installed_library_builds_the_examples_as_they_say():
         os.symlink(os.path.join(SOURCE, 'examples'), os.path.join(top, 'examples'))
         env = {key: value for key, value in os.environ.items() if not key.startswith('MUSTER_')}
         env.update(PKG_CONFIG_PATH=found[0], PKG_CONFIG_SYSROOT_DIR=top,
-                   LD_LIBRARY_PATH=libraries)
+                   LD_LIBRARY_PATH=libraries, MUSTER_LOG='warn')
         for name, command in commands():
             run('sh', '-c', command, cwd=top, env=env)
             shared = run(os.path.join(top, name), *EXAMPLES[name][0], env=env)
             assert shared.startswith(EXAMPLES[name][1]), shared
         flags = run('pkg-config', '--cflags', 'muster', env=env).split()
-        run('cc', '-o', 'alone', 'examples/sync.c', *flags, os.path.join(libraries, 'libmuster.a'),
-            '-pthread', cwd=top, env=env)
+        more = [flag for flag in run('pkg-config', '--libs', '--static', 'muster', env=env).split()
+                if flag.startswith('-l') and flag != '-lmuster' or flag == '-pthread']
         env.pop('LD_LIBRARY_PATH')
-        alone = run(os.path.join(top, 'alone'), env=env)
-        assert alone.startswith('rank 0 of 1'), alone
+        for name, (words, says) in EXAMPLES.items():
+            run('cc', '-o', name + '-alone', f'examples/{name}.c', *flags,
+                os.path.join(libraries, 'libmuster.a'), *more, cwd=top, env=env)
+            alone = run(os.path.join(top, name + '-alone'), *words, env=env)
+            assert alone.startswith(says), alone
 
 
 if __name__ == '__main__':
