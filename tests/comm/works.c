@@ -44,7 +44,7 @@ static void buffer_free(struct rank *r, struct buffer *b)
     } else {
         free(b->base);
     }
-    *b = (struct buffer){NULL};
+    *b = (struct buffer){.base = NULL};
 }
 
 /* ---- what all share ---- */
