@@ -4,8 +4,10 @@
 
 /* ---- notes ---- */
 
-static bool is_of(const struct note *base, const struct note *note)
+bool op_is_of(const struct op *op, const struct note *note)
 {
+    const struct note *base = &op->base;
+
     return note->call == base->call && note->op == base->op && note->count == base->count &&
            note->dtype == base->dtype && note->reduce == base->reduce && note->root == base->root;
 }
@@ -24,7 +26,7 @@ int op_head(struct op *op, uint32_t rank, struct note *note_out)
             return blame_abort(op, rank, note_out);
         }
         if (note_out->kind != NOTE_MAIL) {
-            return is_of(&op->base, note_out) ? MU_OK : blame_order(op, rank, note_out);
+            return op_is_of(op, note_out) ? MU_OK : blame_order(op, rank, note_out);
         }
         rc = mailbox_take(op->c, l, rank, note_out);
         if (rc != MU_OK) {
@@ -111,7 +113,7 @@ static int has_gone(struct op *op, uint32_t rank, uint64_t to)
         return op_lost(op, rank);
     }
     note_print(&op->base, text);
-    return op_fail(op, MU_EPEER, rank, "%s has moved on to generation %" PRIu64 " during %s",
+    return op_fail(op, MU_EPEER, COMM_NOBODY, "%s has moved on to generation %" PRIu64 " during %s",
                    op_who(op, rank, name), to, text);
 }
 

@@ -29,6 +29,9 @@ struct op {
 /* Until step() is done, or has failed. */
 int op_drive(struct op *op);
 
+/* Is it of the same call? */
+bool op_is_of(const struct op *op, const struct note *note);
+
 /* A note of this call from a rank that owes one; MU_EAGAIN: not yet. Mail on the way is put aside.
  * Anything else is the end of the call. */
 int op_head(struct op *op, uint32_t rank, struct note *note_out);
