@@ -5,8 +5,10 @@ with what it must be, while others are killed, stand still, and join. Nobody is 
 usage: comm_test.py MUSTER [CASE…]
 """
 import os
+import random
 import re
 import signal
+import time
 
 import kit
 
@@ -65,7 +67,7 @@ class Stage:
         assert len(steps) == 1, f'{names} began generation {generation} with steps {steps}'
         return generation, steps.pop()
 
-    def step(self, *names):
+    def step(self):
         """How far the job has come, as the orchestrator knows."""
         return (self.job.status() or {}).get('step', 0)
 
@@ -225,6 +227,55 @@ def test_a_worker_that_stands_still_is_left_out_and_begins_anew_by_shared_memory
 
 def test_a_worker_that_stands_still_is_left_out_and_begins_anew_by_tcp():
     a_worker_that_stands_still_is_left_out(MUSTER_TRANSPORT='tcp')
+
+
+# ---- whatever comes ----
+
+def newest_pid(node):
+    found = re.findall(r'pid ([1-9]\d*)', node.log())
+    return int(found[-1]) if found else 0
+
+
+def harm(pid, chance):
+    """Kills it, or lets it stand still for a moment, or for longer than its lease."""
+    if not pid or not kit.lives(pid):
+        return
+    if chance.random() < 0.7:
+        os.kill(pid, signal.SIGKILL)
+        return
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(chance.choice((0.1, 2.6)))
+    os.kill(pid, signal.SIGCONT)
+
+
+def whatever_comes_the_sums_are_right(**env):
+    """Workers are killed and stopped at random, also two at a time; agents start them again. All who
+    begin a generation do so with the same step: a step counts for all of them or for none."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    chance = random.Random(seed)
+    with kit.World() as world:
+        stage = Stage(world, '--max-restarts', '1000', **env)
+        stage.start('a', 'b', 'c', 'd')
+        until = time.monotonic() + (60 if kit.FULL else 8)
+        while time.monotonic() < until:
+            time.sleep(chance.choice((0.02, 0.2, 0.5, 1)))
+            harm(newest_pid(stage.nodes[chance.choice('abcd')]), chance)
+        kit.wait_until(lambda: len(stage.job.members()) == 4, f'all were back (seed {seed})')
+        stage.goes_on()
+        steps = {}
+        for name in 'abcd':
+            for step, generation, *_ in stage.lines(name, 'group'):
+                steps.setdefault(generation, set()).add(step)
+        assert {len(found) for found in steps.values()} == {1}, (seed, steps)
+        stage.end('a', 'b', 'c', 'd')
+
+
+def test_whatever_comes_the_sums_are_right_by_shared_memory():
+    whatever_comes_the_sums_are_right()
+
+
+def test_whatever_comes_the_sums_are_right_by_tcp():
+    whatever_comes_the_sums_are_right(MUSTER_TRANSPORT='tcp')
 
 
 if __name__ == '__main__':
