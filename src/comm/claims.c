@@ -60,6 +60,9 @@ void link_claim(struct link *l, uint64_t generation, const uint8_t proof[HELLO_P
         if (!is_member(&c->group, l->session.peer)) {
             link_lose(l, MU_ESTALE, "it is in a generation that is no longer current");
         }
+    } else if (generation == c->group.number && !is_member(&c->group, l->session.peer)) {
+        c->stats.refused_n++;
+        link_lose(l, MU_EREFUSED, "it is not in the generation that it says it is in");
     } else if (generation >= l->claim) {
         l->claim = generation;
         memcpy(l->claim_proof, proof, HELLO_PROOF_BYTES);
