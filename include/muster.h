@@ -292,7 +292,7 @@ enum mu_kind {
 
 /* Flags. */
 #define MU_AGREE 1u /* it succeeds for all members, or for none: not of send and recv */
-#define MU_VIEW 2u  /* allreduce, allgather, broadcast: the result is a view, and out is NULL */
+#define MU_VIEW 2u  /* of allreduce: the result is a view, and out is NULL */
 
 typedef struct mu_call {
     size_t size; /* of this struct, as mu_call_init() saw it */
