@@ -41,7 +41,7 @@ int exchange_give(struct op *op, uint32_t rank)
     while (p->takes && p->given < MIN(x->done, mine.hi)) {
         uint64_t lo = p->given, hi = MIN(x->done, mine.hi), at = lo - mine.lo;
         struct stage_slot *slot = NULL;
-        const uint8_t *data = x->target + at;
+        const uint8_t *data = x->target != NULL ? x->target + at : NULL;
         int rc;
 
         if (x->target == NULL) {
