@@ -34,12 +34,14 @@ test: forget-logs ready-test ready-fuzz ## all tests that take a minute or two; 
 	exit $$failed
 
 test-full: export MUSTER_TEST_FULL := 1
-test-full: forget-logs ready-test ready-fuzz ready-asan ## everything: sweeps, sanitizers, mutations
+test-full: forget-logs ready-test ready-fuzz ready-asan ready-tsan ## everything: sweeps, sanitizers, mutations
 	@failed=0; \
 	$(MESON_TEST) -C $(BUILD) || failed=1; \
 	$(MESON_TEST) -C build-asan --no-suite tidy || failed=1; \
+	MUSTER_TEST_FULL= $(MESON_TEST) -C build-tsan --suite comm || failed=1; \
 	$(MESON_TEST) -C build-fuzz || failed=1; \
-	python3 tests/summary.py {$(BUILD),build-asan,build-fuzz}/meson-logs/testlog.json || failed=1; \
+	python3 tests/summary.py {$(BUILD),build-asan,build-tsan,build-fuzz}/meson-logs/testlog.json \
+	  || failed=1; \
 	exit $$failed
 
 bench: packages-bench $(BUILD)/build.ninja ## measure; a table here, JSON in bench/results
@@ -70,7 +72,7 @@ format: packages-test ## put all C files into the project's format
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-fuzz
+	@rm -rf $(BUILD) build-asan build-tsan build-fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -84,7 +86,7 @@ packages-%:
 $(BUILD)/build.ninja: | packages-build
 	@meson setup $(BUILD) > /dev/null || { cat $(BUILD)/meson-logs/meson-log.txt; exit 1; }
 
-.PHONY: forget-logs ready-test ready-fuzz ready-asan
+.PHONY: forget-logs ready-test ready-fuzz ready-asan ready-tsan
 forget-logs:
 	@rm -f build*/meson-logs/testlog.json
 
@@ -102,3 +104,9 @@ ready-asan: packages-test
 	@test -e build-asan/build.ninja || CC=clang meson setup build-asan $(SANITIZED) \
 	  -Dtests=enabled > /dev/null
 	@$(NINJA) -C build-asan --quiet
+
+# Only what threads share: the data plane.
+ready-tsan: packages-test
+	@test -e build-tsan/build.ninja || CC=clang meson setup build-tsan -Db_sanitize=thread \
+	  -Db_lundef=false -Dtests=enabled > /dev/null
+	@$(NINJA) -C build-tsan --quiet comm-tests

@@ -81,7 +81,8 @@ static int run(struct life *l, uint32_t number, struct comm_result *result)
                              .dtype = DTYPE_F32,
                              .reduce = REDUCE_SUM,
                              .flags = COMM_AGREE | (l->c->view ? COMM_VIEW : 0),
-                             .timeout_ms = l->c->timeout_ms};
+                             .timeout_ms = comm_generation(l->r->comm) == 1 ? l->c->timeout_ms
+                                                                            : RANKS_LIMIT_MS / 2};
     int rc;
 
     memset(result, 0, sizeof(*result));
