@@ -72,6 +72,7 @@ enum mu_status {
 #define MU_TAG_MAX 128          /* of mu_sync() and mu_barrier() */
 #define MU_VALUE_MAX (64 << 10) /* bytes of one value */
 #define MU_KEY_MAX 128          /* of a setting, terminator included */
+#define MU_REDUCE_MAX 1024      /* members of a group that can reduce together */
 #define MU_ANY UINT64_MAX       /* as the expected version of a setting: any */
 #define MU_FOREVER (-1)         /* as a timeout: any negative number */
 
@@ -269,9 +270,9 @@ MU_API int mu_send(mu_run *run, const void *in, size_t count, enum mu_dtype dtyp
 MU_API int mu_recv(mu_run *run, void *out, size_t count, enum mu_dtype dtype, int from,
                    uint32_t tag, int64_t timeout_ms);
 
-/* The sum as it lies in the memory of those who made it, mapped side by side: read-only, and no
+/* The result as it lies in the memory of those who made it, mapped side by side: read-only, and no
  * copy is made where memory is shared. *view_out is to be released by mu_view_release(). MU_ELIMIT:
- * too many are held. */
+ * two of this size are held already. */
 MU_API int mu_allreduce_view(mu_run *run, const void *in, size_t count, enum mu_dtype dtype,
                              enum mu_reduction reduction, int64_t timeout_ms,
                              const void **view_out);

@@ -12,7 +12,8 @@ _Static_assert((int)MU_F32 == DTYPE_F32 && (int)MU_F64 == DTYPE_F64 && (int)MU_B
 _Static_assert((int)MU_SUM == REDUCE_SUM && (int)MU_MEAN == REDUCE_MEAN &&
                    (int)MU_MIN == REDUCE_MIN && (int)MU_MAX == REDUCE_MAX,
                "… and the reductions");
-_Static_assert(MU_AGREE == COMM_AGREE && MU_VIEW == COMM_VIEW, "… and the flags");
+_Static_assert(MU_AGREE == COMM_AGREE && MU_VIEW == COMM_VIEW && MU_REDUCE_MAX == REDUCE_INPUTS_MAX,
+               "… and the flags, and the limit");
 
 struct mu_started {
     struct mu_run *run;
@@ -107,6 +108,9 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
     if (rc == MU_EPEER) {
         return run_fail(rc, "%s: mu_regroup() and make the call again",
                         r->error[0] != '\0' ? r->error : "a peer was lost");
+    }
+    if (rc == MU_ELIMIT && r->error[0] == '\0') {
+        return run_fail(rc, "two views of this size are held: mu_view_release() one first");
     }
     return run_fail(rc, "%s", r->error[0] != '\0' ? r->error : mu_strerror(rc));
 }

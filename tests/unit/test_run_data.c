@@ -135,7 +135,7 @@ static void alone_every_call_works(void **state)
 {
     const float in[] = {1, -2, 3};
     float out[3] = {0};
-    const void *view = NULL;
+    const void *view = NULL, *second = NULL, *third = NULL;
     mu_group_info group;
     mu_run *run;
 
@@ -161,7 +161,13 @@ static void alone_every_call_works(void **state)
     assert_int_equal(mu_regroup(run, 0), MU_OK);
     assert_int_equal(mu_allreduce_view(run, in, 3, MU_F32, MU_SUM, 0, &view), MU_OK);
     assert_memory_equal(in, view, sizeof(in));
+    assert_int_equal(mu_allreduce_view(run, in, 3, MU_F32, MU_SUM, 0, &second), MU_OK);
+    assert_int_equal(mu_allreduce_view(run, in, 3, MU_F32, MU_SUM, 0, &third), MU_ELIMIT);
+    fake_explains(mu_error(), "mu_view_release()");
     mu_view_release(run, view);
+    assert_int_equal(mu_allreduce_view(run, in, 3, MU_F32, MU_SUM, 0, &third), MU_OK);
+    mu_view_release(run, second);
+    mu_view_release(run, third);
     mu_view_release(run, NULL);
     assert_int_equal(mu_send(run, in, 3, MU_F32, 0, 1, 0), MU_EINVAL); /* To itself. */
     assert_int_equal(mu_leave(run), MU_OK);
