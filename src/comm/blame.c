@@ -123,9 +123,11 @@ static int abort_order(struct op *op, uint32_t rank, const struct note *note)
     if (note_decode(bytes, &theirs) != MU_OK || note_decode(bytes + NOTE_BYTES, &odd) != MU_OK) {
         return op_broke(op, rank, "it gave up and said nonsense");
     }
-    /* Whichever is not what this rank does. */
-    return op_is_of(op, &odd) || note->index >= op->c->group.n ? blame_order(op, rank, &theirs)
-                                                               : blame_order(op, note->index, &odd);
+    /* Whichever is not what this rank does, or did before. */
+    if (op_is_of(op, &odd) || note->index >= op->c->group.n || note->index == op->c->group.me) {
+        return blame_order(op, rank, &theirs);
+    }
+    return blame_order(op, note->index, &odd);
 }
 
 int blame_abort(struct op *op, uint32_t rank, const struct note *note)
