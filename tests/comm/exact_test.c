@@ -15,7 +15,7 @@ struct plan_of_test {
     uint64_t seed;
     uint32_t works_n;
     size_t bytes_max;
-    bool slices;
+    bool slices, tls;
 };
 
 /* Some callers flush to zero, or round as they like: that must change nothing. */
@@ -68,7 +68,7 @@ static void one_by_one(struct rank *r)
 static void run_group(rank_body *body, uint32_t n, const struct plan_of_test *t)
 {
     struct ranks_config config = {
-        .n = n, .body = body, .arg = t, .shared_bytes = WORKS_SHARED_BYTES};
+        .n = n, .body = body, .arg = t, .tls = t->tls, .shared_bytes = WORKS_SHARED_BYTES};
     struct ranks s;
 
     ranks_lay_out(&config, t->layout);
@@ -125,6 +125,17 @@ static void subtrees_give_the_bits_of_one_process(void **state)
 
         run_group(one_by_one, SIZES[i / RANKS_LAYOUTS], &t);
     }
+}
+
+static void results_are_exact_by_tls(void **state)
+{
+    struct plan_of_test t = {.layout = RANKS_TCP,
+                             .seed = prng_mix(ranks_seed() + 3000),
+                             .works_n = ranks_full() ? 200 : 30,
+                             .bytes_max = ranks_full() ? 8 << 20 : 512 << 10,
+                             .tls = true};
+
+    run_group(one_by_one, 3, &t);
 }
 
 /* ---- started calls ---- */
@@ -196,14 +207,159 @@ static void started_calls_overlap_and_are_exact(void **state)
     }
 }
 
+/* ---- from one generation to the next ---- */
+
+static const struct {
+    uint32_t n, who[4];
+} WANDERING[] = {{4, {0, 1, 2, 3}}, {4, {3, 1, 0, 2}}, {3, {0, 1, 2}},
+                 {2, {2, 0}},       {3, {1, 2, 0}},    {4, {2, 0, 1, 3}}};
+
+/* Adds up the numbers of the members, a few times. */
+static void add_members(struct rank *r, const struct generation *g)
+{
+    float in = (float)wid_node(r->self), out = 0, want = 0;
+    struct comm_call call = {.op = COMM_ALLREDUCE,
+                             .in = &in,
+                             .out = &out,
+                             .count = 1,
+                             .dtype = DTYPE_F32,
+                             .timeout_ms = RANKS_LIMIT_MS / 2};
+    struct comm_result result = {0};
+
+    for (uint32_t k = 0; k < g->members_n; k++) {
+        want += (float)wid_node(g->members[k].worker);
+    }
+    for (uint32_t k = 0; k < 5; k++) {
+        int rc = comm_run(r->comm, &call, &result);
+
+        rank_check(r, rc == MU_OK && out == want && result.members_n == g->members_n,
+                   "generation %llu: %s, %g, not %g: %s", (unsigned long long)g->number,
+                   mu_strerror(rc), (double)out, (double)want, result.error);
+    }
+}
+
+static void wander(struct rank *r)
+{
+    struct comm_stats stats;
+
+    for (uint64_t at = 0; at < ARRAY_LEN(WANDERING);) {
+        const struct generation *g = rank_enter(r, at);
+
+        at = g->number;
+        add_members(r, g);
+        rank_say(r, 1, at, 0);
+    }
+    comm_stats(r->comm, &stats);
+    /* To three others at first, then anew to those who had left, or whom it had left. */
+    rank_check(r, stats.linked_n <= 3 + 4 && stats.kept_n >= 3, "%llu links were made, %llu kept",
+               (unsigned long long)stats.linked_n, (unsigned long long)stats.kept_n);
+}
+
+static void groups_change_and_links_stay(void **state)
+{
+    for (int layout = 0; layout < RANKS_LAYOUTS; layout++) {
+        struct ranks_config config = {.n = 4, .body = wander};
+        struct ranks s;
+
+        ranks_lay_out(&config, (enum ranks_layout)layout);
+        ranks_open(&s, &config);
+        snprintf(s.what, sizeof(s.what), "moves, %s", ranks_layout_name((enum ranks_layout)layout));
+        for (size_t i = 0; i < ARRAY_LEN(WANDERING); i++) {
+            ranks_publish(&s, GENERATION_BOUNDARY, WANDERING[i].who, WANDERING[i].n);
+            for (uint32_t k = 0; k < WANDERING[i].n; k++) {
+                ranks_await(&s, WANDERING[i].who[k], 1, NULL);
+            }
+        }
+        ranks_finish(&s);
+    }
+}
+
+/* ---- more than two thousand million of them ---- */
+
+#define HUGE_N ((UINT64_C(2) << 30) + 12345)
+
+static void huge(struct rank *r)
+{
+    uint8_t *in = comm_alloc(r->comm, HUGE_N);
+    struct comm_call call = {.op = COMM_ALLREDUCE,
+                             .in = in,
+                             .out = in,
+                             .count = HUGE_N,
+                             .dtype = DTYPE_U8,
+                             .timeout_ms = RANKS_LIMIT_MS / 2};
+    struct comm_result result = {0};
+    int rc;
+
+    rank_check(r, in != NULL, "no memory");
+    for (uint64_t i = 0; i < HUGE_N; i++) {
+        in[i] = (uint8_t)(i * (r->index + 3) >> 7);
+    }
+    rank_enter(r, 0);
+    rc = comm_run(r->comm, &call, &result);
+    rank_check(r, rc == MU_OK, "%s: %s", mu_strerror(rc), result.error);
+    for (uint64_t i = 0; i < HUGE_N; i++) {
+        uint8_t want = (uint8_t)((i * 3 >> 7) + (i * 4 >> 7));
+
+        rank_check(r, in[i] == want, "element %llu is %u, not %u", (unsigned long long)i, in[i],
+                   want);
+    }
+    comm_free(r->comm, in);
+}
+
+static uint64_t free_bytes(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    unsigned long long kb = 0;
+    char line[128];
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) {
+            break;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return (uint64_t)kb * 1024;
+}
+
+static void more_than_2_GiB_are_exact(void **state)
+{
+    const uint64_t need = 5 * HUGE_N; /* two buffers, a result beside each, and some */
+
+    if (!ranks_full()) {
+        print_message("# only with MUSTER_TEST_FULL=1\n");
+        skip();
+    }
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    print_message("# not under a sanitizer\n");
+    skip();
+#endif
+#endif
+    for (int layout = RANKS_SHM; layout <= RANKS_TCP; layout++) {
+        struct plan_of_test t = {.layout = (enum ranks_layout)layout};
+
+        if (free_bytes() < need) {
+            print_message("# %.1f GB of memory are free, %.1f are needed\n",
+                          (double)free_bytes() / 1e9, (double)need / 1e9);
+            skip();
+        }
+        run_group(huge, 2, &t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_exact_by_shared_memory),
         cmocka_unit_test(results_are_exact_by_tcp),
         cmocka_unit_test(results_are_exact_by_both),
+        cmocka_unit_test(results_are_exact_by_tls),
         cmocka_unit_test(subtrees_give_the_bits_of_one_process),
         cmocka_unit_test(started_calls_overlap_and_are_exact),
+        cmocka_unit_test(groups_change_and_links_stay),
+        cmocka_unit_test(more_than_2_GiB_are_exact),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
