@@ -24,7 +24,7 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
     struct stage_slot *slot;
     int rc;
 
-    if (note->bytes <= LINK_COPY_MAX) {
+    if (note->bytes <= (x->shares && is_shm(l) ? SHARED_COPY_MAX : LINK_COPY_MAX)) {
         return op_send(op, rank, note, data, true);
     }
     if (!is_shm(l) || x->shares) {
@@ -49,26 +49,29 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
 
 /* Inputs and results share a lane, slots and a head of line, so inputs must not run away. This
  * keeps all going: nobody is sent a piece before everyone was sent the one before it (none can fold
- * it without all), nor before this rank's result of STAGE_AHEAD pieces earlier is on its way (it
- * would wait behind the piece, and the slot of that result for it). */
+ * it without all; by TCP that is no matter), nor while this rank's result of INPUTS_AHEAD earlier
+ * is not on its way (it would wait behind the piece, and the slot of that result for it). It also
+ * keeps what is under way in the caches. */
 static bool is_its_turn(struct op *op, uint32_t rank)
 {
     const struct exchange *x = op->c->exchange;
     const struct extent mine = exchange_me(op)->give;
     const uint64_t at = x->peers[rank].in_at - x->peers[rank].fold.lo;
+    const bool shm = is_shm(op_link(op, rank));
 
-    if (!is_shm(op_link(op, rank)) || (x->shares && x->one_each)) {
+    if (shm && x->shares && x->one_each) {
         return true;
     }
     for (uint32_t r = 0; r < op->c->group.n; r++) {
         const struct exchange_peer *p = &x->peers[r];
 
-        if (r != op->c->group.me && is_shm(op_link(op, r)) && p->in_at < p->fold.hi &&
-            p->in_at - p->fold.lo < at) {
+        if (r == op->c->group.me) {
+            continue;
+        }
+        if (shm && is_shm(op_link(op, r)) && p->in_at < p->fold.hi && p->in_at - p->fold.lo < at) {
             return false;
         }
-        if (r != op->c->group.me && p->takes && p->given < mine.hi &&
-            p->given - mine.lo + STAGE_AHEAD * STAGE_PIECE < at) {
+        if (p->takes && p->given < mine.hi && p->given - mine.lo + INPUTS_AHEAD < at) {
             return false;
         }
     }

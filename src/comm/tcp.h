@@ -34,7 +34,7 @@
 #define TCP_COUNTS UINT32_C(0x74636e75)
 #define TCP_VOID UINT32_C(0x64696f76)
 #define TCP_WORD_BYTES 4
-#define TCP_BUFFER 65536
+#define TCP_BUFFER 16384
 #define TCP_QUEUE 16      /* notes that send() takes … */
 #define TCP_QUEUE_MORE 4  /* … and how many proofs fit behind them */
 #define TCP_PIECES_MAX 48 /* of frames in one sendmsg(): two from each, and the data */
