@@ -22,9 +22,8 @@
 #define STAGE_PIECE ((uint64_t)128 << 10) /* of what is staged */
 #define STAGE_SLOTS 16                    /* of results */
 #define INPUTS_AHEAD ((uint64_t)1 << 20)  /* how far inputs may be ahead of results */
-#define SHARED_COPY_MAX 1024 /* of what can be read in place: less is copied, and not waited for \
-                              */
-#define PART_ALIGN ((uint64_t)4096) /* so that parts can be mapped side by side */
+#define SHARED_COPY_MAX 1024              /* of what could be read in place */
+#define PART_ALIGN ((uint64_t)4096)       /* so that parts can be mapped side by side */
 
 struct view;
 

@@ -17,6 +17,15 @@ static uint64_t piece_for(struct op *op, uint32_t rank)
     return !x->shares ? STAGE_PIECE : x->one_each ? UINT64_MAX : PIECE;
 }
 
+/* What is read in place must be waited for. And if all fold everything, the result must not be
+ * written to where others still read. */
+static uint64_t copied_max(const struct op *op, const struct link *l)
+{
+    const bool in_place = op->c->exchange->shares && is_shm(l) && op->call->in != op->call->out;
+
+    return in_place ? SHARED_COPY_MAX : LINK_COPY_MAX;
+}
+
 static int send_input(struct op *op, uint32_t rank, const struct note *note, const uint8_t *data)
 {
     struct exchange *x = op->c->exchange;
@@ -24,7 +33,7 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
     struct stage_slot *slot;
     int rc;
 
-    if (note->bytes <= (x->shares && is_shm(l) ? SHARED_COPY_MAX : LINK_COPY_MAX)) {
+    if (note->bytes <= copied_max(op, l)) {
         return op_send(op, rank, note, data, true);
     }
     if (!is_shm(l) || x->shares) {
