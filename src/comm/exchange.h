@@ -23,6 +23,7 @@
 #define STAGE_SLOTS 16                    /* of results */
 #define INPUTS_AHEAD ((uint64_t)1 << 20)  /* how far inputs may be ahead of results */
 #define SHARED_COPY_MAX 1024              /* of what could be read in place */
+#define LARGE ((uint64_t)4 << 20)         /* of results that no cache keeps */
 #define PART_ALIGN ((uint64_t)4096)       /* so that parts can be mapped side by side */
 
 struct view;
@@ -89,7 +90,8 @@ struct exchange {
     bool shares;   /* `in` is in a segment */
     bool one_each; /* every rank has one contribution */
     bool has_shm;
-    bool far; /* others read what this rank folds where it folds it */
+    bool far;   /* others read what this rank folds where it folds it */
+    bool large; /* the result does not stay in the caches anyway */
 
     const uint8_t *in; /* byte in_lo first; NULL with contributions that are subtrees */
     uint64_t in_lo;

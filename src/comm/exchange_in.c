@@ -237,7 +237,7 @@ static int let_go(struct op *op, uint64_t to)
     return MU_OK;
 }
 
-static void add(struct op *op, uint64_t lo, uint64_t hi, uint8_t *to, uint8_t *also)
+static void add(struct op *op, uint64_t lo, uint64_t hi, bool far, uint8_t *to, uint8_t *also)
 {
     struct exchange *x = op->c->exchange;
     const void *in[REDUCE_INPUTS_MAX];
@@ -247,9 +247,9 @@ static void add(struct op *op, uint64_t lo, uint64_t hi, uint8_t *to, uint8_t *a
         bool own = leaf->rank == op->c->group.me;
         in[i] = leaf->data + (lo - (own ? 0 : x->peers[leaf->rank].got_at));
     }
-    (x->far ? reduce_fold_far : reduce_fold)(NULL, op->call->dtype, op->call->reduce, x->divisor,
-                                             to, also, in, x->one_each ? NULL : x->widths,
-                                             x->leaves_n, (hi - lo) / x->size);
+    (far ? reduce_fold_far : reduce_fold)(NULL, op->call->dtype, op->call->reduce, x->divisor, to,
+                                          also, in, x->one_each ? NULL : x->widths, x->leaves_n,
+                                          (hi - lo) / x->size);
 }
 
 /* The slot for the piece at `done`, once everybody has had what was in it before; NULL: not yet. */
@@ -274,6 +274,7 @@ static int fold_piece(struct op *op, struct extent mine, uint64_t hi)
     struct exchange *x = op->c->exchange;
     uint64_t lo = x->done;
     uint8_t *to = x->target, *also = NULL;
+    bool far = x->far;
     int rc = MU_OK;
 
     if (to == NULL) {
@@ -284,7 +285,11 @@ static int fold_piece(struct op *op, struct extent mine, uint64_t hi)
         }
         hi = MIN(hi, lo - (lo - mine.lo) % STAGE_PIECE + STAGE_PIECE);
         to = slot->memory + (lo - mine.lo) % STAGE_PIECE;
-        also = x->out != NULL && x->adds ? x->out + (lo - x->out_lo) : NULL;
+        if (x->out != NULL && x->adds) {
+            also = to;
+            to = x->out + (lo - x->out_lo);
+            far = x->large;
+        }
     } else {
         to += lo - mine.lo;
         if (x->view == NULL || !x->has_shm) {
@@ -292,7 +297,7 @@ static int fold_piece(struct op *op, struct extent mine, uint64_t hi)
         }
     }
     if (x->adds) {
-        add(op, lo, hi, to, also);
+        add(op, lo, hi, far, to, also);
         rc = let_go(op, hi);
     } else {
         copy_far(to, x->in + (lo - x->in_lo), hi - lo);

@@ -67,7 +67,10 @@ static int take_copy(struct op *op, uint32_t rank, const struct note *note, uint
     const void *data;
     int rc = op_body(op, rank, place, &data);
 
-    if (rc == MU_OK && data != place) {
+    if (rc == MU_OK && data != place && op->c->exchange->large) {
+        copy_far(place, data, note->bytes);
+        copy_far_done();
+    } else if (rc == MU_OK && data != place) {
         copy_bytes(place, data, note->bytes);
     }
     return rc;

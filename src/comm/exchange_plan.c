@@ -268,6 +268,7 @@ int exchange_plan(struct op *op)
     plan_ranges(op, bytes);
     start_at_begins(op);
     x->far = has_takers(op, true);
+    x->large = bytes >= LARGE;
     rc = plan_target(op, bytes);
     if (rc == MU_OK && (bytes > LINK_COPY_MAX || x->target == NULL)) {
         rc = stage_open(op);

@@ -258,7 +258,7 @@ static void fold_all(struct fold *f, size_t size, size_t n, bool far, uint8_t *o
             copy_far(out + at * size, result, bytes);
         }
         if (also != NULL) {
-            copy_bytes(also + at * size, result, bytes);
+            copy_far(also + at * size, result, bytes);
         }
     }
 }
@@ -277,7 +277,7 @@ static void fold_any(const struct reduce_kernels *kernels, enum dtype dtype, enu
     f.all = (struct range){0, k, leaves_of(widths, k)};
     mu_assert(k >= 1 && f.all.leaves_n <= REDUCE_INPUTS_MAX && divisor >= 1);
     fold_all(&f, dtype_size(dtype), n, far, out, also);
-    if (far) {
+    if (far || also != NULL) {
         copy_far_done();
     }
     fp_leave(was);

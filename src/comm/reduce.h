@@ -29,11 +29,11 @@ struct reduce_kernels {
 const struct reduce_kernels *reduce_kernels(unsigned i);
 
 /* out = the fold of in[0] … in[k - 1], n elements each. divisor: REDUCE_MEAN divides by it; others
- * ignore it. `kernels` NULL: the best. `also` (NULL: none) gets the same as out, while it is in the
- * cache. widths (NULL: all 1): input i stands for so many leaves of the tree, whose own sum it is:
- * the tree is that over all leaves, and no input straddles one of its splits. Nothing is read
- * after it was overwritten if out is in[i]; otherwise out and also overlap nothing. k from 1 to
- * REDUCE_INPUTS_MAX. */
+ * ignore it. `kernels` NULL: the best. `also` (NULL: none) gets the same as out, past the
+ * caches: it is for others to read (copy.h). widths (NULL: all 1): input i stands for so many
+ * leaves of the tree, whose own sum it is: the tree is that over all leaves, and no input straddles
+ * one of its splits. Nothing is read after it was overwritten if out is in[i]; otherwise out and
+ * also overlap nothing. k from 1 to REDUCE_INPUTS_MAX. */
 void reduce_fold(const struct reduce_kernels *kernels, enum dtype dtype, enum reduce_op op,
                  uint64_t divisor, void *out, void *also, const void *const *in,
                  const uint32_t *widths, uint32_t k, size_t n);
