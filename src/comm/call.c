@@ -182,6 +182,10 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     result->members_n = c->group.n;
     number_it(&op);
     rc = make(&op);
+    if (rc == MU_ELIMIT && c->group.broken == MU_OK) {
+        c->group.call--; /* Nobody has heard of it: it can be made when a view was released. */
+        return refuse(result, rc, "two views of this size are held: release one");
+    }
     if (rc != MU_OK && c->group.broken != MU_OK) {
         blame_tell(&op);
         tell_why(&op, result);
