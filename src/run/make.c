@@ -109,7 +109,7 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
         return run_fail(rc, "%s: mu_regroup() and make the call again",
                         r->error[0] != '\0' ? r->error : "a peer was lost");
     }
-    if (rc == MU_ELIMIT && r->error[0] == '\0') {
+    if (rc == MU_ELIMIT) {
         return run_fail(rc, "two views of this size are held: mu_view_release() one first");
     }
     return run_fail(rc, "%s", r->error[0] != '\0' ? r->error : mu_strerror(rc));
