@@ -18,13 +18,14 @@
 #include "comm/copy.h"
 #include "comm/op.h"
 
-#define PIECE ((uint64_t)256 << 10)       /* of what is folded, and of what goes by TCP */
-#define STAGE_PIECE ((uint64_t)128 << 10) /* of what is staged */
-#define STAGE_SLOTS 16                    /* of results */
-#define INPUTS_AHEAD ((uint64_t)1 << 20)  /* how far inputs may be ahead of results */
-#define SHARED_COPY_MAX 1024              /* of what could be read in place */
-#define LARGE ((uint64_t)4 << 20)         /* of results that no cache keeps */
-#define PART_ALIGN ((uint64_t)4096)       /* so that parts can be mapped side by side */
+#define PIECE ((uint64_t)256 << 10)        /* of what is folded, and of what goes by TCP */
+#define STAGE_PIECE ((uint64_t)128 << 10)  /* of what is staged */
+#define SHARED_PIECE ((uint64_t)512 << 10) /* of what is folded where it lies */
+#define STAGE_SLOTS 16                     /* of results */
+#define INPUTS_AHEAD ((uint64_t)1 << 20)   /* how far inputs may be ahead of results */
+#define SHARED_COPY_MAX 1024               /* of what could be read in place */
+#define LARGE ((uint64_t)4 << 20)          /* of results that no cache keeps */
+#define PART_ALIGN ((uint64_t)4096)        /* so that parts can be mapped side by side */
 
 struct view;
 

@@ -5,8 +5,9 @@
 
 /* ---- to those who fold ---- */
 
-/* The only contribution of each rank goes as a whole where it can be read in place; of several,
- * those that must be copied are copied in pieces. */
+/* Where it can be read in place, the only contribution of each rank goes in larger pieces. But not
+ * as a whole: its reader holds it until it has folded all of it, takes no results behind it
+ * meanwhile, and may need somebody to do just that before it can fold on. */
 static uint64_t piece_for(struct op *op, uint32_t rank)
 {
     const struct exchange *x = op->c->exchange;
@@ -14,7 +15,7 @@ static uint64_t piece_for(struct op *op, uint32_t rank)
     if (!is_shm(op_link(op, rank))) {
         return PIECE;
     }
-    return !x->shares ? STAGE_PIECE : x->one_each ? UINT64_MAX : PIECE;
+    return !x->shares ? STAGE_PIECE : x->one_each ? SHARED_PIECE : PIECE;
 }
 
 /* What is read in place must be waited for. And if all fold everything, the result must not be
@@ -68,9 +69,6 @@ static bool is_its_turn(struct op *op, uint32_t rank)
     const uint64_t at = x->peers[rank].in_at - x->peers[rank].fold.lo;
     const bool shm = is_shm(op_link(op, rank));
 
-    if (shm && x->shares && x->one_each) {
-        return true;
-    }
     for (uint32_t r = 0; r < op->c->group.n; r++) {
         const struct exchange_peer *p = &x->peers[r];
 
