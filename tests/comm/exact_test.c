@@ -5,6 +5,7 @@
 #include "unit/unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -274,6 +275,61 @@ static void groups_change_and_links_stay(void **state)
     }
 }
 
+/* ---- many pieces ---- */
+
+#define MANY_BYTES ((size_t)20 << 20)
+
+/* Buffers of any kind, which need not be the same on all ranks: nobody waits for somebody who waits
+ * for it, however much more there is than fits into what lies between them. */
+static void many_pieces(struct rank *r)
+{
+    static const enum comm_op OPS[] = {COMM_ALLREDUCE, COMM_REDUCE, COMM_BROADCAST};
+    uint8_t *shared[2] = {comm_alloc(r->comm, MANY_BYTES), comm_alloc(r->comm, MANY_BYTES)};
+    uint8_t *plain[2] = {malloc(MANY_BYTES), malloc(MANY_BYTES)};
+    struct comm_result result = {0};
+
+    rank_check(r, shared[0] && shared[1] && plain[0] && plain[1], "no memory");
+    rank_enter(r, 0);
+    for (uint32_t round = 0; round < 48; round++) {
+        const uint32_t n = comm_size(r->comm), me = comm_rank(r->comm);
+        const uint32_t bits = round >> (me % 2 * 2);
+        uint8_t *in = (bits & 1 ? shared : plain)[0], *out = (bits & 2 ? shared : plain)[1];
+        struct comm_call call = {.op = OPS[round / 16],
+                                 .in = in,
+                                 .out = out,
+                                 .count = MANY_BYTES - round,
+                                 .dtype = DTYPE_U8,
+                                 .timeout_ms = RANKS_LIMIT_MS / 4};
+        const bool sums = call.op != COMM_BROADCAST;
+        int rc;
+
+        memset(in, (int)(me + 1), MANY_BYTES);
+        in[round] = 7;
+        rc = comm_run(r->comm, &call, &result);
+        rank_check(r, rc == MU_OK, "round %u: %s: %s", round, mu_strerror(rc), result.error);
+        for (size_t i = 0; i < call.count && (call.op == COMM_ALLREDUCE || (me == 0) == sums);
+             i++) {
+            uint32_t want = !sums ? (i == round ? 7 : 1) : i == round ? 7 * n : n * (n + 1) / 2;
+
+            rank_check(r, out[i] == (uint8_t)want, "round %u: element %zu is %u, not %u", round, i,
+                       out[i], want);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        comm_free(r->comm, shared[i]);
+        free(plain[i]);
+    }
+}
+
+static void nobody_waits_for_whoever_waits_for_it(void **state)
+{
+    for (uint32_t n = 2; n <= 4; n++) {
+        struct plan_of_test t = {.layout = n == 4 ? RANKS_MIXED : RANKS_SHM};
+
+        run_group(many_pieces, n, &t);
+    }
+}
+
 /* ---- more than two thousand million of them ---- */
 
 #define HUGE_N ((UINT64_C(2) << 30) + 12345)
@@ -358,6 +414,7 @@ int main(void)
         cmocka_unit_test(results_are_exact_by_tls),
         cmocka_unit_test(subtrees_give_the_bits_of_one_process),
         cmocka_unit_test(started_calls_overlap_and_are_exact),
+        cmocka_unit_test(nobody_waits_for_whoever_waits_for_it),
         cmocka_unit_test(groups_change_and_links_stay),
         cmocka_unit_test(more_than_2_GiB_are_exact),
     };
