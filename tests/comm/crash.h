@@ -27,7 +27,7 @@ struct crash {
 
 /* What ranks say. */
 enum {
-    CRASH_RETURNED = 1, /* value: the call, value2: as follows */
+    CRASH_RETURNED = 1, /* value: the call, and << 32 the rank it blames; value2: as follows */
     CRASH_PASSED,       /* the victim: nothing happened; value: how many points there were */
     CRASH_SETTLED,      /* value: its call, value2: committed */
     CRASH_HOLDS,        /* done with its calls; waits for a word, then looks at its memory */

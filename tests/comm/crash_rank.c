@@ -126,7 +126,8 @@ static void check_blame(struct life *l, uint32_t call, int rc, const struct comm
     rank_check(l->r, rc == MU_EPEER, "call %u: %s: %s", call, mu_strerror(rc), result->error);
     rank_check(l->r, right || open || guess, "call %u: it blames rank %u, not %u: %s", call,
                result->rank, l->c->victim, result->error);
-    rank_say(l->r, CRASH_RETURNED, call, right ? CRASH_BLAMED : CRASH_FAILED);
+    rank_say(l->r, CRASH_RETURNED, (uint64_t)result->rank << 32 | call,
+             right ? CRASH_BLAMED : CRASH_FAILED);
 }
 
 /* Makes one call until it has its result. */

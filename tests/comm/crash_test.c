@@ -22,6 +22,7 @@ struct story {
     bool hit, passed, published;
     unsigned long points; /* passed: how many there were */
     uint32_t returned_n, settled_n, holds_n, failed_n, blamed_n;
+    char blames[128]; /* for a failure's text */
     struct ranks_event settled[CRASH_RANKS];
     bool woken, zombie;
 };
@@ -30,7 +31,7 @@ static void publish(struct story *t)
 {
     if (!t->published && t->c.named && t->returned_n == CRASH_RANKS - 1 && t->failed_n > 0 &&
         t->blamed_n == 0) {
-        ranks_fail(&t->s, "nobody names the victim");
+        ranks_fail(&t->s, "nobody names the victim, but %s", t->blames);
     }
     if (!t->published && t->hit && (!t->c.named || t->returned_n == CRASH_RANKS - 1)) {
         ranks_publish_without(&t->s, t->c.victim);
@@ -74,6 +75,10 @@ static void on_said(struct story *t, const struct ranks_event *e)
     case CRASH_RETURNED:
         t->returned_n++;
         t->failed_n += e->value2 != CRASH_WENT_WELL;
+        snprintf(t->blames + strlen(t->blames), sizeof(t->blames) - strlen(t->blames),
+                 "%u%s%d in call %u; ", e->who,
+                 e->value2 == CRASH_WENT_WELL ? " is well " : " blames ", (int)(e->value >> 32),
+                 (unsigned)e->value);
         t->blamed_n += e->value2 == CRASH_BLAMED;
         break;
     case CRASH_PASSED:
@@ -275,6 +280,24 @@ static void a_zombie_by_both_changes_nothing(void **state)
     all_victims(RANKS_MIXED, true);
 }
 
+/* As a failure has it: "mixed, victim 2, kill:7, 50 elements" is "mixed 2 kill 7 50". */
+static char **only_args;
+
+static void only_this_one(void **state)
+{
+    int layout = 0;
+    struct crash c;
+
+    while (layout < RANKS_LAYOUTS - 1 &&
+           strcmp(only_args[0], ranks_layout_name((enum ranks_layout)layout)) != 0) {
+        layout++;
+    }
+    c = make_crash((enum ranks_layout)layout, (uint32_t)atoi(only_args[1]),
+                   strcmp(only_args[2], "stop") == 0, strtoull(only_args[4], NULL, 10),
+                   strtoul(only_args[3], NULL, 10));
+    print_message("# the victim was %s\n", run_crash(&c, NULL) ? "hit" : "not hit");
+}
+
 /* ---- how soon ---- */
 
 static uint64_t measure(enum ranks_layout layout, uint32_t victim)
@@ -334,8 +357,10 @@ static void survivors_hear_of_a_death_soon(void **state)
     }
 }
 
-int main(void)
+/* usage: comm_crash_test [LAYOUT VICTIM kill|stop K COUNT] */
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest only[] = {cmocka_unit_test(only_this_one)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_death_by_shared_memory_is_survived),
         cmocka_unit_test(a_death_by_tcp_is_survived),
@@ -346,5 +371,9 @@ int main(void)
         cmocka_unit_test(survivors_hear_of_a_death_soon),
     };
 
+    if (argc == 6) {
+        only_args = argv + 1;
+        return cmocka_run_group_tests(only, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
