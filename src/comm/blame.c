@@ -80,6 +80,12 @@ int blame_order(struct op *op, uint32_t rank, const struct note *theirs)
 
 /* ---- time ---- */
 
+/* A note that is held until others come has been heard, too. */
+static uint32_t heard(const struct exchange_peer *p)
+{
+    return p->heard_n + (p->held ? 1 : 0);
+}
+
 /* Of those that it waits for, the one that has said least: the others wait for that one, too. */
 static uint32_t quietest(const struct op *op)
 {
@@ -89,7 +95,7 @@ static uint32_t quietest(const struct op *op)
 
     for (uint32_t r = 0; r < g->n && x->room_n == g->n && op->wants_rx != NULL; r++) {
         if (r != g->me && (op->wants_rx(op, r) || op->wants_tx(op, r)) &&
-            (found == COMM_NOBODY || x->peers[r].heard_n < x->peers[found].heard_n)) {
+            (found == COMM_NOBODY || heard(&x->peers[r]) < heard(&x->peers[found]))) {
             found = r;
         }
     }
