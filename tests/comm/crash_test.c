@@ -212,13 +212,17 @@ static struct crash make_crash(enum ranks_layout layout, uint32_t victim, bool s
 /* Every point, until a few runs in a row have passed without coming to it. */
 static void sweep(enum ranks_layout layout, uint32_t victim, bool stop, uint64_t count)
 {
-    unsigned passed = 0;
+    unsigned passed = 0, hits = 0;
 
     for (unsigned long k = 1; passed < 4; k++) {
         struct crash c = make_crash(layout, victim, stop, count, k);
+        bool hit = run_crash(&c, NULL);
 
-        passed = run_crash(&c, NULL) ? 0 : passed + 1;
+        passed = hit ? 0 : passed + 1;
+        hits += hit;
     }
+    print_message("# %s, victim %u, %llu elements: %s at %u points\n", ranks_layout_name(layout),
+                  victim, (unsigned long long)count, stop ? "stopped" : "killed", hits);
 }
 
 static void sample(enum ranks_layout layout, uint32_t victim, bool stop, uint64_t count, unsigned n)

@@ -82,7 +82,7 @@ static void run_group(rank_body *body, uint32_t n, const struct plan_of_test *t)
 
 static void run_layout(enum ranks_layout layout)
 {
-    const uint32_t rounds = ranks_full() ? 6 : 1;
+    const uint32_t rounds = ranks_full() ? 3 : 1;
 
     for (uint32_t round = 0; round < rounds; round++) {
         for (uint32_t n = 1; n <= 9; n++) {
@@ -91,7 +91,7 @@ static void run_layout(enum ranks_layout layout)
                                      .works_n = ranks_full() ? 150
                                                 : n <= 4     ? 40
                                                              : 15,
-                                     .bytes_max = ranks_full() ? 8 << 20 : 512 << 10};
+                                     .bytes_max = ranks_full() ? 4 << 20 : 512 << 10};
 
             run_group(one_by_one, n, &t);
         }
@@ -120,7 +120,7 @@ static void subtrees_give_the_bits_of_one_process(void **state)
     for (uint32_t i = 0; i < ARRAY_LEN(SIZES) * RANKS_LAYOUTS; i++) {
         struct plan_of_test t = {.layout = (enum ranks_layout)(i % RANKS_LAYOUTS),
                                  .seed = prng_mix(ranks_seed() + 1000 + i),
-                                 .works_n = ranks_full() ? 200 : 12,
+                                 .works_n = ranks_full() ? 60 : 12,
                                  .bytes_max = ranks_full() ? 16 << 20 : 512 << 10,
                                  .slices = true};
 
@@ -132,7 +132,7 @@ static void results_are_exact_by_tls(void **state)
 {
     struct plan_of_test t = {.layout = RANKS_TCP,
                              .seed = prng_mix(ranks_seed() + 3000),
-                             .works_n = ranks_full() ? 200 : 30,
+                             .works_n = ranks_full() ? 100 : 30,
                              .bytes_max = ranks_full() ? 8 << 20 : 512 << 10,
                              .tls = true};
 
