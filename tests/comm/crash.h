@@ -48,6 +48,7 @@ struct crash_shared {
 };
 
 void crash_body(struct rank *r);
+void crash_raw_body(struct rank *r);
 void crash_latency_body(struct rank *r);
 
 #endif

@@ -234,6 +234,53 @@ void crash_body(struct rank *r)
     shared_out ? comm_free(r->comm, l.out) : free(l.out);
 }
 
+/* ---- a call that nobody agrees on ---- */
+
+/* Reads where the others' inputs were, long after they have given up and written there. */
+void crash_raw_body(struct rank *r)
+{
+    const struct crash *c = r->arg;
+    struct life l = {.r = r, .c = c};
+    const size_t n = CRASH_RANKS * c->count;
+    float *want = malloc(4 * n), *all[CRASH_RANKS];
+    const void *leaves[CRASH_RANKS];
+    struct comm_call call = {.op = COMM_REDUCE_SCATTER,
+                             .count = c->count,
+                             .dtype = DTYPE_F32,
+                             .timeout_ms = c->timeout_ms};
+    struct comm_result result;
+    char order[32];
+    int rc;
+
+    call.in = l.in = comm_alloc(r->comm, 4 * n);
+    call.out = l.out = malloc(4 * c->count);
+    rank_check(r, want != NULL && l.in != NULL && l.out != NULL, "no memory");
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        leaves[i] = all[i] = malloc(4 * n);
+        reference_fill(DTYPE_F32, 1, i, all[i], n);
+    }
+    memcpy(l.in, all[r->index], 4 * n);
+    reference_fold(DTYPE_F32, REDUCE_SUM, 1, want, leaves, CRASH_RANKS, 0, n);
+    snprintf(order, sizeof(order), "stop:%lu", c->k);
+    rank_enter(r, 0);
+    rank_meet(r, &((struct crash_shared *)(void *)r->shared)->come_n);
+    hook_arm(r->index == c->victim ? order : NULL);
+    rc = comm_run(r->comm, &call, &result);
+    hook_arm(NULL);
+    rank_check(r, rc == MU_OK || rc == MU_EPEER, "%s: %s", mu_strerror(rc), result.error);
+    rank_check(r, rc != MU_OK || memcmp(l.out, want + r->index * c->count, 4 * c->count) == 0,
+               "it went well, with wrong bits");
+    memset(l.in, 0xee, 4 * n);
+    rank_say(r, CRASH_RETURNED, 0, 0);
+    rank_word(r);
+    for (uint32_t i = 0; i < CRASH_RANKS; i++) {
+        free(all[i]);
+    }
+    free(want);
+    free(l.out);
+    comm_free(r->comm, l.in);
+}
+
 /* ---- how long until a survivor knows ---- */
 
 void crash_latency_body(struct rank *r)

@@ -302,6 +302,58 @@ static void only_this_one(void **state)
     print_message("# the victim was %s\n", run_crash(&c, NULL) ? "hit" : "not hit");
 }
 
+/* ---- what was given up is not read ---- */
+
+/* The victim sleeps until the others have given up and written over their inputs. */
+static bool run_raw(enum ranks_layout layout, uint32_t victim, unsigned long k)
+{
+    struct crash c = {
+        .layout = layout, .victim = victim, .k = k, .count = LARGE, .timeout_ms = 300};
+    struct ranks_config config = {.n = CRASH_RANKS,
+                                  .body = crash_raw_body,
+                                  .arg = &c,
+                                  .shared_bytes = sizeof(struct crash_shared)};
+    uint32_t returned_n = 0;
+    struct ranks_event e;
+    bool hit = false;
+    struct ranks s;
+
+    ranks_lay_out(&config, layout);
+    ranks_open(&s, &config);
+    snprintf(s.what, sizeof(s.what), "not agreed, %s, victim %u, stop:%lu",
+             ranks_layout_name(layout), victim, k);
+    ranks_publish_all(&s);
+    while (returned_n < CRASH_RANKS) {
+        if (!ranks_next(&s, RANKS_LIMIT_MS, &e) || e.kind == RANKS_DIED) {
+            ranks_fail(&s, "%u have returned", returned_n);
+        }
+        hit |= e.kind == RANKS_STOPPED;
+        returned_n += e.kind == RANKS_SAID;
+        if (hit && returned_n == CRASH_RANKS - 1) {
+            ranks_signal(&s, victim, SIGCONT);
+        }
+    }
+    ranks_close(&s);
+    return hit;
+}
+
+static void what_was_given_up_is_not_used(void **state)
+{
+    for (int layout = 0; layout < RANKS_LAYOUTS; layout++) {
+        for (uint32_t victim = 0; victim < CRASH_RANKS; victim++) {
+            unsigned passed = 0;
+
+            for (unsigned long k = 1; passed < 2; k++) {
+                if (ranks_full() || (layout != RANKS_TCP && k % CRASH_RANKS == victim)) {
+                    passed = run_raw((enum ranks_layout)layout, victim, k) ? 0 : passed + 1;
+                } else if (k > 12) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /* ---- how soon ---- */
 
 static uint64_t measure(enum ranks_layout layout, uint32_t victim)
@@ -372,6 +424,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_zombie_in_shared_memory_changes_nothing),
         cmocka_unit_test(a_zombie_by_tcp_changes_nothing),
         cmocka_unit_test(a_zombie_by_both_changes_nothing),
+        cmocka_unit_test(what_was_given_up_is_not_used),
         cmocka_unit_test(survivors_hear_of_a_death_soon),
     };
 
