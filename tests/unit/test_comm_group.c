@@ -302,8 +302,8 @@ static void closing_ends_whatever_waits(void **state)
 
     kit_open_all(&kit, 2, 0, false);
     kit_generation(&kit, 1, 0x3, &room);
-    kit_wait_begin(&moves, kit.comms[0], &room.generation, false);
     snprintf(room.members[1].addr, ADDR_MAX_LEN, "127.0.0.1:1"); /* where nobody is */
+    kit_wait_begin(&moves, kit.comms[0], &room.generation, false);
     kit_wait_begin(&probes, kit.comms[0], &room.generation, true);
     kit_until(comm_generation(kit.comms[0]) == 1);
     comm_close(kit.comms[0]);
