@@ -157,7 +157,6 @@ int agreed_ready(struct op *op)
     if (op->result->view != NULL) {
         comm_release(c, op->result->view);
         op->result->view = NULL;
-        views_abandon(c);
     }
     return rc;
 }

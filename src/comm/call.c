@@ -188,6 +188,7 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     }
     if (rc != MU_OK && c->group.broken != MU_OK) {
         blame_tell(&op);
+        views_abandon(c);
         tell_why(&op, result);
     }
     return rc;

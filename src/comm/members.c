@@ -64,6 +64,12 @@ void group_set(struct comm *c, const struct comm_group *g)
 {
     struct comm_group old;
 
+    /* Those who are late with the last call of the old group get nothing more of it. */
+    for (uint32_t r = 0; r < c->group.n; r++) {
+        if (c->group.links[r] != NULL) {
+            c->group.links[r]->ops->drop(c->group.links[r]);
+        }
+    }
     views_abandon(c);
     exchange_forget(c);
     pthread_mutex_lock(&c->lock);

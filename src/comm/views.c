@@ -282,12 +282,13 @@ const void *view_give(struct comm *c, struct view *v)
     return v->base;
 }
 
+/* Peers may still be told that its pages count: they are freed when they have been told otherwise.
+ */
 void view_fail(struct comm *c, struct view *v)
 {
     pthread_mutex_lock(&c->views->lock);
     v->busy = false;
     pthread_mutex_unlock(&c->views->lock);
-    views_abandon(c);
 }
 
 int view_of(struct comm *c, void *bytes, const void **view_out)
