@@ -149,6 +149,9 @@ static bool look_for_a_while(struct waiter *w, uint64_t due_ns)
         if (now_ns >= end_ns) {
             return false;
         }
+        /* The one it waits for may be waiting for this very core: whoever wakes another likes to
+         * have it near. */
+        sched_yield();
     }
 }
 
