@@ -59,7 +59,9 @@ extern "C" {
     X(EPEER, -15, "a peer was lost")                                          \
     X(EORDER, -16, "the ranks did not make the same calls in the same order") \
     X(EDONE, -17, "the job is done")                                          \
-    X(EREFUSED, -18, "refused")
+    X(EREFUSED, -18, "refused")                                               \
+    X(ELEFT, -19, "this worker has left; the job goes on")                    \
+    X(EDIVERGED, -20, "the workers' states are not the same")
 
 enum mu_status {
 #define X(name, value, text) MU_##name = (value),
@@ -97,6 +99,16 @@ typedef struct mu_config {
     const char *address; /* "host:port" or "host" where this worker listens, and others reach it;
                           * NULL: on the interface MUSTER_IFACE, or as its agent finds out */
     int64_t join_ms;     /* mu_join() takes no longer than this; 10,000 */
+
+    /* Of training with mu_next(); the same for all workers of a run. */
+    uint32_t slices;       /* of every step's batch: a power of two up to 1024; 8. The bits of a
+                            * result depend on it, never on the number of workers */
+    uint64_t steps;        /* the run ends after this many; 0: when the data does */
+    uint64_t digest_every; /* steps between comparisons of the workers' states; 100; 0: never */
+    uint64_t check_every;  /* steps between those in which one slice is computed by two workers
+                            * and compared; 0: only when somebody joins */
+    int64_t step_ms;       /* a worker that does not move for this long is suspected, and the
+                            * others go on without it; MU_FOREVER, or what --step-timeout says */
 } mu_config;
 
 MU_API void mu_config_init(mu_config *config);
@@ -336,6 +348,135 @@ MU_API int mu_make(mu_run *run, const mu_call *call, mu_result *result_out);
 typedef struct mu_started mu_started;
 MU_API int mu_start(mu_run *run, const mu_call *call, mu_started **started_out);
 MU_API int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out);
+
+/* ---- training: the elastic step ----
+ *
+ * Any schedule of joins, leaves and crashes gives the same bits as one worker by itself, and every
+ * sample counts exactly once.
+ *
+ *     mu_config_init(&config);
+ *     mu_join(&config, &run);
+ *     mu_state(run, "weights", w, sizeof(w));
+ *     mu_state(run, "momentum", m, sizeof(m));
+ *     mu_gradient(run, n, MU_F32);
+ *     mu_metric(run, "loss");
+ *     mu_data(run, samples_n, global_batch, epochs, seed);
+ *     while ((rc = mu_next(run, &work)) == MU_OK) {
+ *         if (work.kind == MU_SLICE) {
+ *             gradient(w, work.samples, work.samples_n, g, &loss);   // means over these samples
+ *             mu_put(run, g, &loss);
+ *         } else {                                                   // MU_STEP: it is committed
+ *             update(w, m, work.gradient, rate(work.step));
+ *         }
+ *     }
+ *     mu_leave(run);                                                 // rc is MU_EDONE or MU_ELEFT
+ *
+ * Every step's batch is cut into `slices` slices, whatever the number of workers. A worker is given
+ * slices to compute; when all are there the step is committed, for all workers or for none, and
+ * each applies the same update. When a worker is lost its slices of that step are given to others;
+ * nothing that was committed is done again. A newcomer warms up until its first mu_next(), is taken
+ * in at the end of a step, and is given the state by the others.
+ *
+ * Memory: beside its state and what the caller has, a worker holds the sums of the slices it has
+ * computed (a step's slices that are neighbours become one: with N workers no more than
+ * 2 + log2(slices / N) gradients, and after a loss up to as many as it has slices) and two results.
+ *
+ * All of it is called from one thread. Collectives of the data plane above are refused with
+ * MU_EBUSY once mu_data() or mu_shard() was called: the step has the group. */
+
+/* A part of what a worker must know to go on: `bytes` bytes at `data`, the caller's, there until
+ * mu_leave(). The first workers of a run all get what rank 0 has. Names, sizes and order must be
+ * the same everywhere. Before mu_data(). MU_EINVAL, MU_EEXIST, MU_ELIMIT, MU_ENOMEM. */
+MU_API int mu_state(mu_run *run, const char *name, void *data, size_t bytes);
+
+/* The same for what does not lie in one place. save: sets *data_out to n bytes that stay until it
+ * is called again. load: takes what save gave elsewhere. Both give MU_OK, or else the call that
+ * needed them fails with what they gave. */
+typedef int mu_save_fn(void *arg, const void **data_out, size_t *n_out);
+typedef int mu_load_fn(void *arg, const void *data, size_t n);
+MU_API int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load,
+                          void *arg);
+
+/* What mu_put() gives: count elements. Floating point types. Before mu_data(). */
+MU_API int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype);
+
+/* A number that goes with every slice: its mean over a step's samples comes with the step, and is
+ * shown with the job. mu_put() gives them in the order of these calls. Before mu_data(). */
+#define MU_METRICS_MAX 16
+MU_API int mu_metric(mu_run *run, const char *name);
+
+/* What is trained on: samples 0 … samples_n - 1, in another order in each epoch, global_batch of
+ * them in a step (the last step of an epoch may have fewer). epochs 0: without end. */
+MU_API int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epochs,
+                   uint64_t seed);
+
+/* Instead of it: one element for each worker and step, whatever their number; work.samples has it.
+ * Every element is used once, in order; the result depends on the number of workers. In the last
+ * round the highest ranks may have none. */
+MU_API int mu_shard(mu_run *run, uint64_t elements_n);
+
+enum mu_work_kind { MU_SLICE, MU_STEP };
+
+typedef struct mu_work {
+    enum mu_work_kind kind;
+    uint64_t step; /* the number, from 1, of the step that this slice is of, or that is committed */
+    uint64_t epoch; /* from 0 */
+    uint64_t generation;
+    int rank, world; /* in it */
+
+    /* MU_SLICE: compute the mean gradient of these samples, then mu_put(). */
+    uint32_t slice;
+    const uint64_t *samples; /* until the next call */
+    size_t samples_n;        /* 1 or more */
+    uint64_t seed;           /* for dropout and augmentation: of (job's seed, step, slice) alone */
+    void *out; /* memory for the gradient that travels without a copy: may be given to mu_put() */
+
+    /* MU_STEP: apply this. Means over the step's samples; read-only, until the next call. */
+    const void *gradient;
+    const double *metrics; /* by the order of mu_metric() */
+    uint64_t step_samples; /* of the whole step */
+} mu_work;
+
+/* What to do next; waits until there is something. The first call says that this worker is warm.
+ * *work_out is valid until the next call.
+ *
+ * MU_EDONE: the run is over, all steps are done. MU_ELEFT: this worker was to leave (drain, resize,
+ * preemption), and the others go on. MU_EDIVERGED: the workers' states are not the same; mu_error()
+ * names who differs; the job is stopped. MU_EREFUSED: this worker can't take part: its numeric kind
+ * or its state is not what the others have; mu_error() says how it differs. MU_EINVAL: mu_put() is
+ * due. MU_EPEER: its agent is gone. MU_ENOMEM, MU_ETIMEDOUT. */
+MU_API int mu_next(mu_run *run, mu_work *work_out);
+
+/* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is
+ * work.out. metrics may be NULL if there are none. */
+MU_API int mu_put(mu_run *run, const void *gradient, const double *metrics);
+
+/* Who wants to know. Called from mu_next(); any may be NULL. */
+typedef struct mu_hooks {
+    void (*on_generation)(void *arg, const mu_world_info *old, const mu_world_info *new);
+    void (*before_step)(void *arg, uint64_t step);
+    void (*after_step)(void *arg, uint64_t step); /* the update has been applied */
+    void *arg;
+} mu_hooks;
+MU_API int mu_hooks_set(mu_run *run, const mu_hooks *hooks);
+
+/* Wants so many nodes from now on: the setting `size`. Any worker may; returns at once. */
+MU_API int mu_resize(mu_run *run, uint32_t nodes);
+
+typedef struct mu_training {
+    uint64_t step;         /* the last that was committed */
+    uint64_t samples;      /* of the steps that this worker saw committed, by all workers */
+    uint64_t slices;       /* that this worker has computed … */
+    uint64_t slices_again; /* … of those, for one that was lost */
+    uint64_t generations;  /* that it was in */
+    uint64_t pause_us;     /* from the end of one step to the beginning of the next, when the
+                            * generation changed between them: the last, … */
+    uint64_t pause_max_us; /* … the longest, … */
+    uint64_t pause_all_us; /* … all of them */
+    uint64_t state_sent, state_got; /* bytes */
+    uint8_t digest[16];             /* of the state, when it was last compared; or zero */
+} mu_training;
+MU_API int mu_training_get(mu_run *run, mu_training *training_out);
 
 /* ---- the job's settings ----
  *

@@ -170,10 +170,16 @@ int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out);
  * (COMM_NOBODY). */
 int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n);
 
-/* Takes the next mail of this generation, waiting for it; also handed out while calls run.
- * MU_ETIMEDOUT, MU_EPEER, MU_ELIMIT: room is too small. */
+/* Takes the next mail of this generation, waiting for it; also handed out while calls run. One that
+ * has moved on to a newer generation is no reason to end: what it said before can be heard, and
+ * what others say. MU_ETIMEDOUT, MU_EPEER (a link is lost, or the group was overtaken), MU_ELIMIT:
+ * room is too small, MU_EAGAIN: comm_poke(). */
 int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
               uint32_t *rank_out, char *error);
+
+/* Whoever is in comm_hear(), or calls it next, returns from it: there is something else to look at.
+ * Never waits; from any thread. */
+void comm_poke(struct comm *c);
 
 /* ---- what happened ---- */
 

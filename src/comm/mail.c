@@ -160,6 +160,11 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n)
     return rc;
 }
 
+static bool poked(const struct comm *c)
+{
+    return atomic_load(&c->pokes) != c->pokes_seen;
+}
+
 /* Whatever is mail, from anybody; what is of a call stays where it is. */
 static int hear_step(struct op *op)
 {
@@ -173,7 +178,7 @@ static int hear_step(struct op *op)
                mailbox_take(c, l, r, &note) == MU_OK) {
         }
     }
-    return c->mailbox->n > 0 ? MU_OK : MU_EAGAIN;
+    return c->mailbox->n > 0 || poked(c) ? MU_OK : MU_EAGAIN;
 }
 
 static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t *n_out,
@@ -187,6 +192,10 @@ static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t 
             if (rc != MU_OK) {
                 return rc;
             }
+        }
+        if (c->mailbox->n == 0) {
+            c->pokes_seen = atomic_load(&c->pokes);
+            return MU_EAGAIN;
         }
         m = c->mailbox->mails[c->mailbox->first];
         if (m->generation == c->group.number && m->n > room) {
@@ -212,6 +221,7 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
                     .wants_rx = wants_all,
                     .wants_tx = wants_nothing,
                     .patient = true,
+                    .outlasts = true,
                     .timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000};
     int rc = comm_enter(c);
 
@@ -231,4 +241,10 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
     pthread_mutex_unlock(&c->engine);
     comm_leave(c);
     return rc;
+}
+
+void comm_poke(struct comm *c)
+{
+    atomic_fetch_add(&c->pokes, 1);
+    comm_ring(c);
 }

@@ -93,7 +93,7 @@ static uint32_t find_gone(struct op *op, uint64_t *to_out, bool *calm_out)
         const uint64_t to = r != g->me ? moved_to(op, r) : 0;
 
         if (lost || to != 0) {
-            const bool rx = op->wants_rx(op, r);
+            const bool rx = op->wants_rx(op, r) && (lost || !op->outlasts);
 
             *calm_out = false;
             *to_out = to;

@@ -17,6 +17,8 @@ struct op {
     uint64_t timeout_ns; /* UINT64_MAX: none */
     bool moved;          /* something got on in this step */
     bool patient;        /* running out of time is MU_ETIMEDOUT, and nobody's fault */
+    bool outlasts;       /* one that has moved on is no reason to end: others may still say
+                          * something */
 
     /* MU_OK: done. MU_EAGAIN: something must come first. */
     int (*step)(struct op *op);

@@ -1,0 +1,213 @@
+/* Training with mu_next(): core/step decides, comm/ carries, the caller computes. From inside.
+ *
+ * Everything here is done by the caller's thread, in mu_next() and mu_put(): so no slice is ever
+ * half computed, and no state half updated, when something is decided. What the agent says comes
+ * through mu_run (under its lock): the newest generation, which one is active, the lease; the
+ * thread that listens to it wakes this one by mu_run.changed and by comm_poke().
+ *
+ *   train.c          what the caller calls
+ *   train_drive.c    the loop: looks at the news, does what is due, waits
+ *   train_effects.c  what core/step wants
+ *   train_move.c     generations: told to core/step, and the data plane moved to them
+ *   train_blocks.c   the gradients of a step: folded along the tree as they come
+ *   train_state.c    what the caller has named as its state: described, digested, streamed
+ *   train_kind.c     is this worker of the same kind as the others?
+ *   train_audit.c    which samples counted, for those who want to check it */
+#ifndef RUN_TRAIN_H
+#define RUN_TRAIN_H
+
+#include "core/order.h"
+#include "core/shard.h"
+#include "core/step.h"
+#include "run/run.h"
+
+#define STATE_NAME_MAX 64
+#define STATE_PARTS_MAX 4096
+#define DIGEST_BYTES 16
+
+/* ---- train_state.c ---- */
+
+struct state_part {
+    char name[STATE_NAME_MAX];
+    void *data; /* NULL: by calls */
+    size_t bytes;
+    mu_save_fn *save;
+    mu_load_fn *load;
+    void *arg;
+};
+
+struct state {
+    struct state_part *parts;
+    uint32_t n;
+    uint64_t sent, got; /* bytes */
+};
+
+/* MU_EINVAL, MU_EEXIST, MU_ELIMIT, MU_ENOMEM; says why. */
+int state_add(struct state *s, const struct state_part *part);
+void state_close(struct state *s);
+
+/* A line for each part, "state weights 4000 bytes": the same text everywhere, or it is another
+ * model. On success *text_out is the caller's. */
+int state_describe(const struct state *s, char **text_out);
+
+/* Of all of it as it is now; the same bytes give the same digest everywhere. */
+int state_digest(struct state *s, uint8_t digest_out[DIGEST_BYTES]);
+
+/* What goes with the state: where the run stands. */
+struct state_mark {
+    uint64_t step;    /* the last committed */
+    uint64_t samples; /* of all steps up to it */
+    uint64_t offset;  /* of mu_shard() */
+};
+
+/* Those who hold the state give it to those who don't: all members of the comm's group call this,
+ * right after they have moved to it. holds: by rank; at least one does. Each holder sends a part of
+ * its own, in hashed chunks. A newcomer's state is changed only if all of it has come when
+ * `whole` says so (it takes as much memory again); otherwise what it has after a failure is
+ * nothing to go by. mark: what holders say, and newcomers get.
+ *
+ * MU_EPEER: somebody was lost; *lost_out (may be NULL) is who, or 0. MU_ECORRUPT: what came is not
+ * what was sent. Else what save or load gave. Says why. */
+int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool whole,
+                 struct state_mark *mark, wid *lost_out);
+
+/* ---- train_blocks.c ---- */
+
+/* The sum of slices [lo, lo + width) of a step: a whole subtree. */
+struct block {
+    uint32_t lo, width;
+    uint8_t *sum;    /* of the gradient */
+    double *metrics; /* … and of the metrics */
+};
+
+struct blocks {
+    struct comm *comm;
+    size_t count;
+    enum dtype dtype;
+    uint32_t metrics_n;
+    struct block *items; /* by lo; room for `slices` */
+    uint32_t n, slices_n;
+    uint8_t **spare; /* buffers that nobody uses */
+    uint32_t spare_n, spare_cap;
+};
+
+int blocks_open(struct blocks *b, struct comm *c, size_t count, enum dtype dtype,
+                uint32_t metrics_n, uint32_t slices_n);
+void blocks_close(struct blocks *b);
+void blocks_clear(struct blocks *b); /* the step is committed */
+/* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). */
+uint8_t *blocks_take(struct blocks *b);
+void blocks_drop(struct blocks *b, uint8_t *buffer);
+/* The mean gradient of slice's n samples is in buffer: it becomes a leaf (times n), and is added to
+ * its neighbours. n 0: an empty slice, whatever is in the buffer. */
+void blocks_put(struct blocks *b, uint32_t slice, uint64_t n, uint8_t *buffer,
+                const double *metrics);
+const struct block *blocks_find(const struct blocks *b, struct subtree tree); /* NULL: no */
+
+/* ---- train.c ---- */
+
+struct train {
+    struct step_effects fx; /* first */
+    struct mu_run *run;
+    bool started; /* mu_data() or mu_shard() was called: what is named by then is all */
+    bool warm;    /* mu_next() was called; under the run's lock, as what is reported */
+    bool is_as;   /* train_kind.c has found this worker to be of the job's kind */
+    struct step step;
+    uint64_t entered; /* copies for reports, under the run's lock */
+    uint64_t committed;
+    bool finished;
+
+    /* what is trained */
+    struct state state;
+    size_t gradient_n;
+    enum dtype dtype;
+    char metrics[MU_METRICS_MAX][STATE_NAME_MAX];
+    uint32_t metrics_n;
+    bool sharded;
+    struct order_walk walk;
+    struct shard shard;
+    uint64_t seed;
+    uint64_t samples_all; /* of the committed steps */
+    bool touched;         /* the state is not what the caller had at first */
+    mu_hooks hooks;
+    mu_training told; /* for mu_training_get(); under the run's lock */
+
+    /* what is due */
+    bool base_due, reduce_due, apply_due, stream_due, settle_due;
+    uint64_t base_step, reduce_step, apply_step;
+    struct slices todo; /* of step todo_step */
+    uint64_t todo_step;
+    struct msg_settle settle;
+    bool applying;   /* the caller is */
+    bool forget_due; /* another life is wanted */
+
+    /* the slice that the caller has */
+    bool out;
+    uint32_t slice;
+    uint8_t *buffer;
+    uint64_t *samples;
+    size_t samples_n, samples_cap;
+
+    /* the step */
+    struct blocks blocks;
+    const void *view; /* the result of the step that is held; NULL */
+    double means[MU_METRICS_MAX];
+    uint64_t result_samples;
+
+    /* generations: what core/step was told last, and the one it acts in */
+    struct generation pending, group;
+    uint64_t moved;                    /* the data plane is in this one, with all its members */
+    bool broken;                       /* … and a peer was lost there */
+    uint64_t active, lease_ms, linked; /* as core/step was told */
+    uint64_t boundary_us;              /* when the last step ended */
+    int audit_fd;
+};
+
+/* Gives run->train, made when it is first needed. Under the lock. NULL: no memory. */
+struct train *train_get(struct mu_run *run);
+void train_close(struct mu_run *run); /* run->train may be NULL */
+
+/* What a report says of it: WARMING, WARM, IN or FINISHED. Under the lock. */
+uint8_t train_phase(const struct train *t);
+
+/* The job's numbers for this step, by rank 0: sent on when there is time, the newest only. Under
+ * the lock. told.c */
+void told_metrics(struct mu_run *run, uint64_t step, const double *means);
+
+/* ---- train_drive.c ---- */
+
+/* Goes on until the caller is needed: MU_OK, and *work_out says for what. */
+int train_drive(struct train *t, mu_work *work_out);
+/* All steps are done, and others may still need what this worker knows: until they do not. */
+void train_linger(struct train *t);
+void train_event(struct train *t, struct step_event e);
+
+/* ---- train_effects.c ---- */
+
+void train_emit(struct step_effects *fx, const struct step_effect *e);
+
+/* ---- train_move.c ---- */
+
+/* Tells core/step what the agent has said since. Without the lock. */
+int train_news(struct train *t);
+/* The data plane follows core/step. MU_EAGAIN: not yet. */
+int train_move(struct train *t);
+/* Nothing can be done before the next generation. blamed 0: nobody, or not known. */
+void train_break(struct train *t, wid blamed);
+
+/* ---- train_kind.c ---- */
+
+/* Is what this worker trains what the others do, and is it of their numeric kind? Waits for the
+ * orchestrator. MU_EREFUSED: no; says how they differ. */
+int kind_check(struct train *t);
+
+/* ---- train_audit.c ---- */
+
+/* MUSTER_AUDIT names a folder: this worker writes there what it contributed and what it saw
+ * committed. See docs/ARCHITECTURE.md, "Every sample once". */
+int audit_open(struct train *t);
+void audit_close(struct train *t);
+void audit_slice(struct train *t, uint64_t step, uint32_t slice); /* in the reduce of this group */
+void audit_commit(struct train *t, uint64_t step);
+
+#endif
