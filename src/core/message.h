@@ -20,6 +20,8 @@
 #define SYNC_DATA_MAX (64u << 10)
 #define CONFIG_KEY_MAX 128
 #define CONFIG_VALUE_MAX (64u << 10)
+#define METRICS_MAX 16
+#define METRIC_NAME_MAX 64
 
 /* One life of one worker: (node, slot, incarnation), never used twice in a store. */
 typedef uint64_t wid;
@@ -129,6 +131,7 @@ struct msg_suspect {
     wid by;
     wid peer;
     uint64_t generation;
+    uint32_t idle_ms; /* it has done nothing for so long; 0: it can't be reached */
 };
 
 /* The node is gone for good: every process below it has ended. By its own connection, or, when its
@@ -203,12 +206,13 @@ struct msg_active {
     uint64_t generation;
 };
 
-/* The run is over: exit 0, or 1 if it failed. Told to workers too. */
+/* The run is over: exit 0, or 1 if it failed. Told to workers too, and to one that leaves. */
 struct msg_ended {
     uint32_t run;
     uint64_t step;
     uint8_t failed;
     char why[TEXT_MAX_LEN]; /* "" unless it failed or was shut down */
+    uint8_t left;           /* to a worker: the run goes on, without this one; exit 0 */
 };
 
 /* ---- agent <-> its workers (unix socket) ---- */
@@ -283,6 +287,20 @@ struct msg_synced {
     uint32_t data_n;
     uint8_t *data;
     uint32_t round; /* its number in `generation`; also on MU_EPEER: the last that it has missed */
+};
+
+/* A number that training gives, as its trainer calls it. */
+struct metric {
+    char name[METRIC_NAME_MAX];
+    uint64_t bits; /* of the double */
+};
+
+/* The job's numbers after a step, by its rank 0. The newest counts; any may be lost. */
+struct msg_metrics {
+    wid worker;
+    uint64_t step;
+    uint32_t metrics_n;
+    struct metric *metrics;
 };
 
 /* ---- worker <-> worker; the frame's generation and key fence them ---- */
@@ -415,6 +433,8 @@ struct msg_event {
     uint64_t generation;
     uint64_t value;
     char reason[TEXT_MAX_LEN];
+    uint32_t metrics_n; /* of a job's numbers: those after step `value` */
+    struct metric *metrics;
 };
 
 /* ---- records: the durable state is what applying them in order gives ---- */

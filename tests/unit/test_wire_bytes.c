@@ -1,7 +1,7 @@
 /* Messages of each minor version, byte by byte. Those of 1.0 were written by muster as it was
- * then: they must be understood for ever. Those of 1.1 are what is written now, too, but for the
- * number of the version (and the checksum over it) where 1.2 added nothing. A change here is a
- * change of the protocol: it needs another version, not another golden. */
+ * then: they must be understood for ever. Those of 1.1 are what is written now, too, but for what
+ * later versions have appended, and the number of the version. A change here is a change of the
+ * protocol: it needs another version, not another golden. */
 #include "unit/unit.h"
 
 #include "base/crc32c.h"
@@ -43,7 +43,7 @@ static struct generation generation = {
     .members_n = 2,
     .members = members,
 };
-static struct msg_ended ended = {2, 41, 1, "no"};
+static struct msg_ended ended = {2, 41, 1, "no", 0};
 static struct msg_bye bye = {4, 0xabcdef, 0x1234};
 static struct msg_ready ready = {N3, 41, 8};
 static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
@@ -127,7 +127,7 @@ static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
 static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
 static struct msg_config config = {N3, 5, CONFIG_WATCH, "j", "k/", UINT64_MAX, 6, 250, 3, data};
 static struct msg_setting setting = {N3, 5, MU_ESTALE, 1, 0, 7, "k", "no", 3, data};
-static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why"};
+static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why", 0, NULL};
 
 static const struct golden added[] = {
     {WIRE_ATTACH, &attach, NULL,
@@ -186,18 +186,6 @@ static void expect_hex(const uint8_t *bytes, size_t n, const char *want_hex)
     assert_string_equal(text, want_hex);
 }
 
-/* What is written now, as 1.1 would have: its version is another, and the checksum with it. */
-static void expect_as_1_1(enum wire_type type, uint8_t *bytes, size_t n, const char *want_hex)
-{
-    size_t at = wire_is_message(type) ? 28 : 8;
-
-    assert_int_equal(bytes[wire_is_message(type) ? 5 : 3], WIRE_MINOR);
-    bytes[wire_is_message(type) ? 5 : 3] = 1;
-    put_u32(bytes + at, 0);
-    put_u32(bytes + at, crc32c(0, bytes, n));
-    expect_hex(bytes, n, want_hex);
-}
-
 static size_t encode(enum wire_type type, const void *msg, uint8_t *out, size_t cap)
 {
     size_t n = 0;
@@ -206,6 +194,27 @@ static size_t encode(enum wire_type type, const void *msg, uint8_t *out, size_t 
 
     assert_int_equal(rc, MU_OK);
     return n;
+}
+
+/* What is written now, less what has been appended since that minor version. */
+static void expect_as(uint8_t minor, enum wire_type type, const void *msg, const char *want_hex)
+{
+    const size_t head_n = wire_is_message(type) ? WIRE_HEADER_BYTES : WIRE_RECORD_HEADER_BYTES;
+    const size_t crc_at = wire_is_message(type) ? 28 : 8;
+    const size_t length_at = wire_is_message(type) ? 8 : 4;
+    uint8_t bytes[1024];
+    size_t n = 0;
+
+    encode(type, msg, bytes, sizeof(bytes));
+    assert_int_equal(bytes[wire_is_message(type) ? 5 : 3], WIRE_MINOR);
+    assert_int_equal(
+        wire_fields_encode(wire_desc(type), minor, msg, bytes + head_n, sizeof(bytes) - head_n, &n),
+        MU_OK);
+    bytes[wire_is_message(type) ? 5 : 3] = minor;
+    put_u32(bytes + length_at, (uint32_t)n);
+    put_u32(bytes + crc_at, 0);
+    put_u32(bytes + crc_at, crc32c(0, bytes, head_n + n));
+    expect_hex(bytes, head_n + n, want_hex);
 }
 
 /* bytes must outlive *msg. */
@@ -228,12 +237,12 @@ static void decode(enum wire_type type, const uint8_t *bytes, size_t n, union wi
 
 static void check_now(const struct golden *g)
 {
-    uint8_t bytes[1024], again[1024];
+    uint8_t bytes[1024];
     union wire_any msg;
 
-    expect_as_1_1(g->type, bytes, encode(g->type, g->msg, bytes, sizeof(bytes)), g->bytes_1);
+    expect_as(1, g->type, g->msg, g->bytes_1);
     decode(g->type, bytes, unhex(g->bytes_1, bytes), &msg);
-    expect_as_1_1(g->type, again, encode(g->type, &msg, again, sizeof(again)), g->bytes_1);
+    expect_as(1, g->type, &msg, g->bytes_1);
 }
 
 static void each_message_of_1_0_is_written_with_these_bytes_now(void **state)
@@ -299,13 +308,12 @@ static void put_new_fields(enum wire_type type, union wire_any *msg)
 static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
-        uint8_t bytes[1024], again[1024];
+        uint8_t bytes[1024];
         union wire_any msg;
 
         decode(kept[i].type, bytes, unhex(kept[i].bytes_0, bytes), &msg);
         put_new_fields(kept[i].type, &msg);
-        expect_as_1_1(kept[i].type, again, encode(kept[i].type, &msg, again, sizeof(again)),
-                      kept[i].bytes_1);
+        expect_as(1, kept[i].type, &msg, kept[i].bytes_1);
     }
 }
 
@@ -324,7 +332,7 @@ static const char life_1_2[] =
 
 static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 {
-    uint8_t bytes[1024], again[1024];
+    uint8_t bytes[1024];
     struct msg_life zero = {0};
     union wire_any msg;
 
@@ -334,10 +342,67 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
     memcpy(msg.life.key, life.key, sizeof(life.key));
     msg.life.host = life.host;
     strcpy(msg.life.addr, life.addr);
-    expect_hex(again, encode(WIRE_LIFE, &msg, again, sizeof(again)), life_1_2);
-    expect_hex(again, encode(WIRE_LIFE, &life, again, sizeof(again)), life_1_2);
+    expect_as(2, WIRE_LIFE, &msg, life_1_2);
+    expect_as(2, WIRE_LIFE, &life, life_1_2);
     decode(WIRE_LIFE, bytes, unhex(life_1_2, bytes), &msg);
-    expect_hex(again, encode(WIRE_LIFE, &msg, again, sizeof(again)), life_1_2);
+    expect_as(2, WIRE_LIFE, &msg, life_1_2);
+}
+
+/* ---- what 1.3 brought ---- */
+
+static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
+static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
+static struct msg_suspect suspect = {N3, N4, 7, 5000};
+static struct msg_ended left = {2, 41, 0, "", 1};
+static struct msg_event numbers = {
+    6, 1000, 16, "j", "", 0, 7, 41, "", 2, metrics,
+};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_3[] = {
+    {WIRE_METRICS, &all_metrics,
+     "4d53545201030b0033000000070000000000000008070605040302012ce539470200000003000000"
+     "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
+     "00f87f"},
+    {WIRE_SUSPECT, &suspect,
+     "4d535452010313001c00000007000000000000000807060504030201a8a6238c0200000003000000"
+     "0100000104000000070000000000000088130000"},
+    {WIRE_ENDED, &left,
+     "4d53545201032500100000000700000000000000080706050403020153b206950200000029000000"
+     "0000000000000001"},
+    {WIRE_EVENT, &numbers,
+     "4d535452010343005300000007000000000000000807060504030201d17671970600000000000000"
+     "e8030000000000001001006a00000000000000000000070000000000000029000000000000000000"
+     "020000000e0004006c6f7373000000000000e03f0d0003006e616e000000000000f87f"},
+};
+
+static void what_1_3_brought_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_3); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(3, of_1_3[i].type, of_1_3[i].msg, of_1_3[i].bytes);
+        decode(of_1_3[i].type, bytes, unhex(of_1_3[i].bytes, bytes), &msg);
+        expect_as(3, of_1_3[i].type, &msg, of_1_3[i].bytes);
+    }
+}
+
+/* The bytes of 1.1 above are those of a run that is over for all. */
+static void an_end_of_1_1_is_nobodys_leaving(void **state)
+{
+    uint8_t bytes[1024];
+    union wire_any msg;
+
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+        if (kept[i].type == WIRE_ENDED) {
+            decode(WIRE_ENDED, bytes, unhex(kept[i].bytes_1, bytes), &msg);
+            assert_int_equal(msg.ended.left, 0);
+        }
+    }
 }
 
 static bool has(const struct wire_desc *d, uint8_t since)
@@ -380,6 +445,8 @@ int main(void)
         cmocka_unit_test(each_message_that_1_1_added_has_these_bytes),
         cmocka_unit_test(bytes_of_1_0_are_understood_with_later_fields_zero),
         cmocka_unit_test(a_life_of_1_1_is_understood_and_1_2_says_more),
+        cmocka_unit_test(what_1_3_brought_has_these_bytes),
+        cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
 

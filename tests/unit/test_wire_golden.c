@@ -35,7 +35,7 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 02 3100 18000000 0700000000000000 0807060504030201 421a7ea4 "
+               "4d535452 01 03 3100 18000000 0700000000000000 0807060504030201 c420569d "
                "0200000003000000 2900000000000000 0800000000000000");
 }
 
@@ -144,7 +144,7 @@ static void a_config_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0a01 01 02 15000000 24fa62d1 0000 01006b 0900000000000000 00 03000000 7600ff");
+               "0a01 01 03 15000000 2dbbd9c4 0000 01006b 0900000000000000 00 03000000 7600ff");
 }
 
 static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)
@@ -188,7 +188,7 @@ static void lines_read_like_this(void **state)
                 "sync worker=n1.0#1 request=2 wait_ms=0 tag=go data=5B "
                 "done_generation=0 done_n=0 joined=0 last_tag=\"\" last_generation=0 last_n=0");
     expect_line(WIRE_ENDED, &ended, 0,
-                "ended run=1 step=9 failed=yes why=\"n2.0#1 exited with 3\"");
+                "ended run=1 step=9 failed=yes why=\"n2.0#1 exited with 3\" left=no");
     expect_line((enum wire_type)9999, NULL, 0, "unknown");
 }
 
