@@ -64,6 +64,8 @@ static size_t result_bytes(const struct op *op)
         return 0;
     case COMM_SEND:
         return call->recv ? n : 0;
+    case COMM_SHARE:
+        return call->holds[op->c->group.me] ? 0 : n;
     default:
         return n;
     }

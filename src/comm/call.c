@@ -1,5 +1,7 @@
 #include "comm/op.h"
 
+#include "base/crc32c.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +32,9 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
     }
     if (call->op == COMM_SEND && (call->peer >= n || call->peer == me)) {
         return "the peer is no other rank of the group";
+    }
+    if (call->op == COMM_SHARE && (call->holds == NULL || memchr(call->holds, 1, n) == NULL)) {
+        return "nobody holds what is to be shared";
     }
     if (view && call->op != COMM_ALLREDUCE) {
         return "only the result of allreduce can be a view";
@@ -63,6 +68,9 @@ static const char *bad_buffers(const struct comm *c, const struct comm_call *cal
         out = !root;
     } else if (call->op == COMM_REDUCE) {
         out = root;
+    } else if (call->op == COMM_SHARE) {
+        in = call->holds[c->group.me] != 0;
+        out = !in;
     }
     if ((in && call->in == NULL) || (out && call->out == NULL)) {
         return "a buffer is missing";
@@ -112,6 +120,9 @@ static void number_it(struct op *op)
         op->base.call = call->recv ? ++g->recvs[call->peer] : ++g->sends[call->peer];
     } else {
         op->base.call = ++g->call;
+    }
+    if (call->op == COMM_SHARE) {
+        op->base.root = crc32c(0, call->holds, g->n);
     }
 }
 

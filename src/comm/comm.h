@@ -100,6 +100,8 @@ void comm_free(struct comm *c, void *memory); /* NULL is fine */
  *   REDUCE_SCATTER  N * count, count   SEND     count to rank `peer`; recv: into out, from `peer`
  *   ALLGATHER       count, N * count   BARRIER  none
  *   BROADCAST       in at the root, out at the others (the root's may be NULL)
+ *   SHARE           in at those who hold it, out at the others: each holder gives a part of it to
+ *                   all who lack it (comm_share_part)
  *
  * in and out do not overlap, but for allreduce, reduce and broadcast they may be the same: then a
  * failed call leaves it unknown what is there. `parts`: instead of `in`, this rank's contributions.
@@ -121,6 +123,7 @@ struct comm_call {
     uint32_t peer;    /* send, recv */
     uint32_t tag;
     bool recv;
+    const uint8_t *holds; /* share: 1 or 0 by rank, the same on all ranks */
     unsigned flags;
     int64_t timeout_ms; /* for a peer that does nothing; negative: none */
 
@@ -157,6 +160,11 @@ int comm_finish(struct comm_started *started, int64_t timeout_ms, struct comm_re
 
 void comm_release(struct comm *c, const void *view);
 
+/* Which bytes of `bytes` a rank gives in a share: [lo, hi), none if it does not hold them. holds:
+ * of ranks_n. */
+void comm_share_part(uint64_t bytes, const uint8_t *holds, uint32_t ranks_n, uint32_t rank,
+                     uint64_t *lo_out, uint64_t *hi_out);
+
 /* After comm_move() to a failure generation: the members tell each other how their last agreed call
  * stands. If all of them hold its result, or somebody has returned it, it counts for all. A rank on
  * which it had failed then has *committed_out true, and its next COMM_AGREE call, which must be
@@ -172,8 +180,9 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n);
 
 /* Takes the next mail of this generation, waiting for it; also handed out while calls run. One that
  * has moved on to a newer generation is no reason to end: what it said before can be heard, and
- * what others say. MU_ETIMEDOUT, MU_EPEER (a link is lost, or the group was overtaken), MU_ELIMIT:
- * room is too small, MU_EAGAIN: comm_poke(). */
+ * what others say. MU_ETIMEDOUT, MU_EPEER (a link is lost, or the group was overtaken: *rank_out
+ * says whose fault that is, or COMM_NOBODY), MU_ELIMIT: room is too small, MU_EAGAIN: comm_poke().
+ * error may be NULL. */
 int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
               uint32_t *rank_out, char *error);
 

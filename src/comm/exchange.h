@@ -4,11 +4,16 @@
  *          adds them in the order of the tree
  *   give   rank r has range give[r] of the result, and gives it to those whom it concerns
  *
- *   allreduce       fold: part r each;  give: part r, to all      (small: all fold everything)
- *   reduce          fold: part r each;  give: part r, to the root (small: the root folds
- * everything) reduce_scatter  fold: block r each; give nothing allgather       fold nothing; give:
- * block r, to all broadcast       fold nothing;       give: everything, from the root to all send
- * fold nothing;       give: everything, to one
+ *   op              fold                                     give
+ *
+ *   allreduce       part r each (small: all everything)      part r, to all
+ *   reduce          part r each (small: the root everything) part r, to the root
+ *   reduce_scatter  block r each                             nothing
+ *   allgather       nothing                                  block r, to all
+ *   broadcast       nothing                                  everything, from the root to all
+ *   send            nothing                                  everything, to one
+ *   share           nothing                                  a part each of those who hold it, to
+ *                                                            all others
  *
  * What is given lies in memory that peers can read until they are done with it: the caller's, if it
  * is shared or if nobody reads it there; a view's; or the stage, a ring of small pieces. */

@@ -106,6 +106,23 @@ static struct extent part(uint64_t bytes, uint32_t n, uint32_t rank)
     return (struct extent){MIN(bytes, rank * each), MIN(bytes, (rank + 1) * each)};
 }
 
+void comm_share_part(uint64_t bytes, const uint8_t *holds, uint32_t ranks_n, uint32_t rank,
+                     uint64_t *lo_out, uint64_t *hi_out)
+{
+    struct extent e = {0, 0};
+    uint32_t n = 0, at = 0;
+
+    for (uint32_t r = 0; r < ranks_n; r++) {
+        n += holds[r] ? 1 : 0;
+        at += r < rank && holds[r] ? 1 : 0;
+    }
+    if (n < ranks_n && holds[rank]) {
+        e = part(bytes, n, at);
+    }
+    *lo_out = e.lo;
+    *hi_out = e.hi;
+}
+
 static void plan_ranges(struct op *op, uint64_t bytes)
 {
     struct exchange *x = op->c->exchange;
@@ -141,6 +158,11 @@ static void plan_ranges(struct op *op, uint64_t bytes)
             p->give = r == call->root ? all : none;
             p->takes = g->me == call->root;
             p->gives = r == call->root;
+            break;
+        case COMM_SHARE:
+            comm_share_part(bytes, call->holds, g->n, r, &p->give.lo, &p->give.hi);
+            p->takes = call->holds[g->me] && !call->holds[r];
+            p->gives = !call->holds[g->me] && call->holds[r];
             break;
         default: /* COMM_SEND */
             p->give = r == (call->recv ? call->peer : g->me) ? all : none;
@@ -202,7 +224,7 @@ static int plan_target(struct op *op, uint64_t bytes)
     }
     if (!x->adds) {
         if (x->in != NULL && (x->shares || !has_takers(op, true))) {
-            x->target = (uint8_t *)(uintptr_t)x->in; /* Only read. */
+            x->target = (uint8_t *)(uintptr_t)x->in + (mine.lo - x->in_lo); /* Only read. */
             x->target_kept = true;
             x->done = mine.hi;
         }

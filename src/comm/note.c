@@ -15,9 +15,9 @@
 
 const char *comm_op_name(enum comm_op op)
 {
-    static const char *const names[COMM_OP_N] = {"nothing",   "allreduce", "reduce_scatter",
-                                                 "allgather", "broadcast", "reduce",
-                                                 "barrier",   "send",      "settle"};
+    static const char *const names[COMM_OP_N] = {
+        "nothing", "allreduce", "reduce_scatter", "allgather", "broadcast",
+        "reduce",  "barrier",   "send",           "share",     "settle"};
 
     return op < COMM_OP_N ? names[op] : "unknown";
 }

@@ -34,6 +34,7 @@ enum comm_op {
     COMM_REDUCE,
     COMM_BARRIER,
     COMM_SEND, /* and its recv: the same to both */
+    COMM_SHARE,
     COMM_SETTLE,
     COMM_OP_N
 };
@@ -44,7 +45,7 @@ struct note {
     uint64_t count;  /* elements of the whole call, as its caller gave them */
     uint64_t offset; /* of these bytes in what the kind speaks of */
     uint64_t bytes;
-    uint32_t root;  /* rank; of COMM_SEND: the tag */
+    uint32_t root;  /* rank; of COMM_SEND: the tag; of COMM_SHARE: a sum of who holds it */
     uint32_t index; /* which contribution, or subtree: its first slice … */
     uint32_t width; /* … and how many slices it spans */
     uint8_t kind;

@@ -56,9 +56,9 @@ static void draw_types(struct prng *p, struct spec *s)
 
 void spec_draw(struct prng *p, uint32_t ranks_n, size_t bytes_max, struct spec *out)
 {
-    static const enum comm_op OPS[] = {COMM_ALLREDUCE,      COMM_ALLREDUCE, COMM_ALLREDUCE,
-                                       COMM_REDUCE_SCATTER, COMM_ALLGATHER, COMM_BROADCAST,
-                                       COMM_REDUCE,         COMM_BARRIER,   COMM_SEND};
+    static const enum comm_op OPS[] = {
+        COMM_ALLREDUCE, COMM_ALLREDUCE, COMM_ALLREDUCE, COMM_REDUCE_SCATTER, COMM_ALLGATHER,
+        COMM_BROADCAST, COMM_REDUCE,    COMM_BARRIER,   COMM_SEND,           COMM_SHARE};
     struct spec s = {.op = OPS[prng_below(p, ARRAY_LEN(OPS))]};
     bool each;
 
@@ -68,6 +68,9 @@ void spec_draw(struct prng *p, uint32_t ranks_n, size_t bytes_max, struct spec *
     s.root = (uint32_t)prng_below(p, ranks_n);
     s.peer = (s.root + 1 + (uint32_t)prng_below(p, MAX(ranks_n, 2) - 1)) % ranks_n;
     s.tag = (uint32_t)prng_u64(p);
+    for (uint32_t r = 0; r < ranks_n; r++) {
+        s.holds[r] = r == s.root || (s.tag >> r) % 2 == 0;
+    }
     if (s.op == COMM_SEND && s.peer == s.root) {
         s.op = COMM_BARRIER; /* alone */
     }

@@ -140,6 +140,8 @@ static size_t out_bytes(struct rank *r, const struct spec *s)
         return me == s->root ? bytes : 0;
     case COMM_SEND:
         return me == s->peer ? bytes : 0;
+    case COMM_SHARE:
+        return s->holds[me] ? 0 : bytes;
     default:
         return 0;
     }
@@ -149,8 +151,10 @@ static void make_call(struct rank *r, struct prng *p, struct work *w)
 {
     const struct spec *s = &w->spec;
     const uint32_t me = comm_rank(r->comm);
-    const bool gives =
-        s->op != COMM_BARRIER && ((s->op != COMM_BROADCAST && s->op != COMM_SEND) || me == s->root);
+    const bool gives = s->op == COMM_SHARE                             ? s->holds[me]
+                       : s->op == COMM_BROADCAST || s->op == COMM_SEND ? me == s->root
+                                                                       : s->op != COMM_BARRIER;
+    const uint32_t leaf = s->op == COMM_SHARE ? s->root : me;
     const size_t get = out_bytes(r, s);
 
     w->mine = s->op != COMM_SEND || me == s->root || me == s->peer;
@@ -163,13 +167,14 @@ static void make_call(struct rank *r, struct prng *p, struct work *w)
                                  .peer = me == s->root ? s->peer : s->root,
                                  .tag = s->tag,
                                  .recv = s->op == COMM_SEND && me == s->peer,
+                                 .holds = w->spec.holds,
                                  .flags = (s->agree ? COMM_AGREE : 0) | (s->view ? COMM_VIEW : 0),
                                  .timeout_ms = RANKS_LIMIT_MS / 2};
     if (s->plan.slices_n > 0) {
         make_parts(r, p, w);
     } else if (gives) {
         buffer_make(r, p, dtype_size(s->dtype), w->leaf_bytes, &w->in);
-        memcpy(w->in.data, w->leaves + me * w->leaf_bytes, w->leaf_bytes);
+        memcpy(w->in.data, w->leaves + leaf * w->leaf_bytes, w->leaf_bytes);
         w->in_hash = reference_hash(w->in.data, w->leaf_bytes);
         w->call.in = w->in.data;
     }
@@ -206,6 +211,7 @@ static const uint8_t *wanted_by(struct rank *r, const struct work *w)
         return w->leaves;
     case COMM_BROADCAST:
     case COMM_SEND:
+    case COMM_SHARE:
         return w->leaves + s->root * w->leaf_bytes;
     default:
         return w->wanted;

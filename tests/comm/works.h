@@ -20,6 +20,7 @@ struct spec {
     uint64_t divisor;
     uint32_t root, peer; /* SEND: from root to peer */
     uint32_t tag;
+    uint8_t holds[RANKS_MAX]; /* SHARE: what root has, and maybe others */
     unsigned taste;
     bool same, view, agree;
     struct plan plan; /* slices_n 0: one contribution a rank */
