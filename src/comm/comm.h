@@ -81,6 +81,7 @@ void comm_newest(struct comm *c, uint64_t generation);
 uint64_t comm_generation(const struct comm *c); /* of the group; 0: none */
 uint32_t comm_rank(const struct comm *c);       /* COMM_NOBODY: none */
 uint32_t comm_size(const struct comm *c);
+wid comm_worker(const struct comm *c, uint32_t rank); /* 0: no such rank */
 
 /* ---- memory that travels without a copy ---- */
 

@@ -94,6 +94,15 @@ uint32_t comm_size(const struct comm *c)
     return size;
 }
 
+wid comm_worker(const struct comm *c, uint32_t rank)
+{
+    pthread_mutex_lock(lock_of(c));
+    const wid worker = rank < c->group.n ? c->group.members[rank].worker : 0;
+
+    pthread_mutex_unlock(lock_of(c));
+    return worker;
+}
+
 void comm_stats(struct comm *c, struct comm_stats *stats_out)
 {
     struct comm_stats stats;
