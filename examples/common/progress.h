@@ -1,0 +1,33 @@
+/* A line for people, on stderr, about training that goes on: in place on a terminal, otherwise one
+ * a second. Only rank 0 has it, and tells of changes; a newcomer says once that it was taken in. */
+#ifndef EXAMPLES_COMMON_PROGRESS_H
+#define EXAMPLES_COMMON_PROGRESS_H
+
+#include <muster.h>
+
+#include <stdbool.h>
+
+struct progress {
+    uint64_t steps_n; /* of the run; 0: without end */
+    const char *const *metrics;
+    int metrics_n;
+
+    bool terminal;
+    int width; /* of what is on the terminal's line now */
+    uint64_t generation;
+    int world;
+    int64_t said_us; /* when, and since then … */
+    uint64_t samples, steps;
+    double sums[MU_METRICS_MAX];
+};
+
+/* metrics: their names, by the order of mu_metric(); borrowed. */
+void progress_init(struct progress *p, uint64_t steps_n, const char *const *metrics, int metrics_n);
+
+/* To be told of everything that mu_next() gives. */
+void progress_saw(struct progress *p, const mu_work *work);
+
+/* Leaves the terminal's line as it is, so that others can write. */
+void progress_end(struct progress *p);
+
+#endif
