@@ -234,6 +234,9 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
         op.base = (struct note){.generation = c->group.number, .kind = NOTE_MAIL};
         rc = hear(c, &op, frame, room, n_out, rank_out);
     }
+    if (rc != MU_OK) {
+        *rank_out = c->group.broken != MU_OK ? c->group.broken_by : COMM_NOBODY;
+    }
     if (rc != MU_OK && error != NULL) {
         snprintf(error, COMM_ERROR_MAX, "%s",
                  c->group.broken != MU_OK ? c->group.broken_why : mu_strerror(rc));

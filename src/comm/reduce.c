@@ -317,3 +317,12 @@ void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io,
     f.root[REDUCE_1](io, (const void *[]){io}, divisor, n);
     fp_leave(was);
 }
+
+void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, size_t n)
+{
+    fp_state was = fp_enter();
+
+    mu_assert(best()->times[dtype] != NULL);
+    best()->times[dtype](out, (const void *[]){in}, factor, n);
+    fp_leave(was);
+}

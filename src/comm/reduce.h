@@ -23,6 +23,7 @@ enum reduce_arity { REDUCE_1, REDUCE_2, REDUCE_3, REDUCE_4, REDUCE_8, REDUCE_ARI
 struct reduce_kernels {
     const char *name; /* "portable", "avx2", "avx512" */
     reduce_fold_fn *fold[REDUCE_OP_N][DTYPE_N][REDUCE_ARITY_N];
+    reduce_fold_fn *times[DTYPE_N]; /* one input, multiplied; NULL: not of integers */
 };
 
 /* All that were built, and can run here: the best first. NULL after the last. */
@@ -48,6 +49,8 @@ void reduce_fold_far(const struct reduce_kernels *kernels, enum dtype dtype, enu
  * or b. */
 void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, const void *b,
                  size_t n);
+/* out = in * factor, one multiplication in the type; `out` may be `in`. Floating point only. */
+void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, size_t n);
 void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n);
 
 #endif

@@ -317,6 +317,15 @@ EACH(FOLD_8, max_, max_8, WHOLE)
 FLOATS(f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
 #endif
 
+/* ---- multiplied: what a contribution is that stands for several ---- */
+
+#define TIMES(r, round, by) ((r) * (by))
+
+FOLD(1, times_f32_, float, float, float, SAME, ADD, SAME, TIMES, F32_END)
+FOLD(1, times_f64_, double, double, double, SAME, ADD, SAME, TIMES, F64_END)
+FOLD(1, times_bf16_, uint16_t, float, float, bf16_wide, ADD, SAME, TIMES, bf16_narrow)
+FOLD(1, times_f16_, uint16_t, float, float, f16_wide, ADD, SAME, TIMES, f16_narrow)
+
 /* ---- the table ---- */
 
 extern const struct reduce_kernels PASTE(reduce_, REDUCE_ISA);
@@ -334,4 +343,5 @@ extern const struct reduce_kernels PASTE(reduce_, REDUCE_ISA);
 const struct reduce_kernels PASTE(reduce_, REDUCE_ISA) = {
     .name = TEXT(REDUCE_ISA),
     .fold = {BY_DTYPE(sum), BY_DTYPE(mean), BY_DTYPE(min), BY_DTYPE(max)},
+    .times = {times_f32_1, times_f64_1, times_bf16_1, times_f16_1},
 };

@@ -93,8 +93,14 @@ static bool is_over(const struct mu_run *run)
 /* Members know each other by moving their group; whoever has parked is asked for nothing. */
 static bool probe_due(const struct mu_run *run)
 {
-    return run->attached && run->rank < 0 && run->entered == 0 && !run->forgetting &&
+    return run->attached && run->rank < 0 && told_entered(run) == 0 && !run->forgetting &&
            run->newest.number > run->data.reached;
+}
+
+/* One who trains wants to be linked to the newcomers of the next generation before it moves. */
+static bool link_due(const struct mu_run *run)
+{
+    return run->data.link > run->data.linked && run->data.link == run->newest.number;
 }
 
 static void probe(struct mu_run *run)
@@ -114,8 +120,12 @@ static void probe(struct mu_run *run)
     rc = comm_probe(run->data.comm, &g, PROBE_MS, &missing);
     free(g.members);
     pthread_mutex_lock(&run->lock);
-    if (rc == MU_OK && self == run->life.worker && g.number > run->data.reached) {
-        run->data.reached = g.number;
+    if (rc == MU_OK && self == run->life.worker) {
+        run->data.reached = MAX(run->data.reached, g.number);
+        run->data.linked = MAX(run->data.linked, run->data.link == g.number ? g.number : 0);
+        run->news++;
+        pthread_cond_broadcast(&run->changed);
+        comm_poke(run->data.comm);
         told_again(run);
     } else if (rc != MU_OK && rc != MU_EDONE && missing != 0) {
         log_debug(AREA, "%s of generation %" PRIu64 " does not answer yet", run_who(missing, who),
@@ -146,7 +156,7 @@ static void *prober_main(void *arg)
     while (!is_over(run)) {
         if (run->data.named != run->life.worker) {
             rename_comm(run);
-        } else if (probe_due(run)) {
+        } else if (probe_due(run) || link_due(run)) {
             probe(run);
         } else {
             pthread_cond_wait(&run->changed, &run->lock);

@@ -1,6 +1,6 @@
 /* mu_join and mu_leave. */
 #include "base/log.h"
-#include "run/run.h"
+#include "run/train.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -20,7 +20,11 @@ static atomic_int joined_pid; /* of the process that has a run; 0 */
 
 void mu_config_init(mu_config *config)
 {
-    *config = (mu_config){.size = sizeof(*config), .join_ms = JOIN_MS};
+    *config = (mu_config){.size = sizeof(*config),
+                          .join_ms = JOIN_MS,
+                          .slices = 8,
+                          .digest_every = 100,
+                          .step_ms = MU_FOREVER};
 }
 
 /* ---- the environment ---- */
@@ -106,6 +110,7 @@ static uint64_t first_request(void)
 
 static void run_close(struct mu_run *run)
 {
+    train_close(run);
     data_close(run);
     if (run->fd >= 0) {
         close(run->fd);
@@ -131,6 +136,8 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
         free(run);
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
+    run->config = *config;
+    run->config.address = NULL;
     run->pid = getpid();
     run->fd = run->wake_fd = -1;
     run->rank = -1;
@@ -165,6 +172,7 @@ static int join_alone(struct mu_run *run)
     snprintf(run->life.node, sizeof(run->life.node), "alone");
     run->newest = (struct generation){.number = 1, .run = 1, .members_n = 1, .members = self};
     run->rank = 0;
+    run->active = 1;
     return MU_OK;
 }
 
@@ -336,6 +344,11 @@ int mu_leave(mu_run *run)
     rc = call_enter(run);
     if (rc != MU_OK) {
         return rc;
+    }
+    if (run->train != NULL && run->train->started && run->train->entered != 0) {
+        pthread_mutex_unlock(&run->lock); /* Others may need what it knows. */
+        train_linger(run->train);
+        pthread_mutex_lock(&run->lock);
     }
     if (run->leaving) {
         call_exit(run);

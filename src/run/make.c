@@ -121,9 +121,13 @@ static int begin(struct mu_run *run, int64_t timeout_ms)
     char error[COMM_ERROR_MAX];
     int rc = call_state(run);
 
+    if (rc == MU_OK) {
+        rc = told_may_call(run);
+    }
     if (rc != MU_OK) {
         return rc;
     }
+    told_warm(run);
     rc = data_open(run, error);
     if (rc != MU_OK) {
         return run_fail(rc, "%s", error);
@@ -250,6 +254,10 @@ int mu_regroup(mu_run *run, int64_t timeout_ms)
     }
     rc = call_state(run);
     if (rc == MU_OK) {
+        rc = told_may_call(run);
+    }
+    if (rc == MU_OK) {
+        told_warm(run);
         rc = data_open(run, error);
         if (rc != MU_OK) {
             rc = run_fail(rc, "%s", error);

@@ -52,7 +52,7 @@ int regroup_left_out(struct mu_run *run)
 static void say_suspect(struct mu_run *run)
 {
     struct data *d = &run->data;
-    struct msg_suspect m = {run->life.worker, d->blamed, d->group};
+    struct msg_suspect m = {.by = run->life.worker, .peer = d->blamed, .generation = d->group};
 
     if (d->blamed == 0 || run->alone) {
         return;

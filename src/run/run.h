@@ -53,6 +53,8 @@ struct data {
     pthread_t prober;
     bool has_prober;
     uint64_t reached;   /* the newest generation all of whose members have answered; 0 */
+    uint64_t link;      /* one whose newcomers are to be linked, by one who trains … */
+    uint64_t linked;    /* … and the last of which they are */
     bool moving;        /* a thread is in regroup() */
     uint64_t group;     /* the generation that calls are made in; 0: none yet */
     wid group_as;       /* … and as whom */
@@ -62,7 +64,10 @@ struct data {
     bool stale;         /* it was left out, and has been told */
 };
 
+struct train;
+
 struct mu_run {
+    mu_config config;
     pid_t pid; /* of the process that joined: a forked child is another */
     bool alone;
     int fd;
@@ -93,6 +98,10 @@ struct mu_run {
     int32_t rank;             /* in it; -1: no member */
     uint64_t joined;          /* it has been a member since this one; 0: it is none */
     uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
+    uint64_t active;          /* the newest generation that counts, as told */
+    uint64_t lease_ms;        /* when the last acknowledged renewal was sent, on the boot clock */
+    uint64_t news;            /* grows with whatever the agent says */
+    bool warm;                /* it has called something that needs the others */
     bool forgetting;          /* it has asked for another life, and waits for that */
     struct report said;       /* the last report */
     uint64_t step;            /* as mu_progress() had it */
@@ -105,6 +114,7 @@ struct mu_run {
     struct ask *asks;
     struct config settings; /* of a job of one; without memory until they are needed */
     struct data data;
+    struct train *train; /* NULL: it does not train with mu_next() */
 };
 
 /* ---- error.c ---- */
@@ -138,6 +148,12 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 /* ---- told.c: what the agent says ---- */
 
+/* The newest generation that it is in, and caught up; 0: none. */
+uint64_t told_entered(const struct mu_run *run);
+/* This worker needs the others from now on: it can be taken in. */
+void told_warm(struct mu_run *run);
+/* MU_EBUSY: it trains with mu_next(), which has the group. Says so. */
+int told_may_call(const struct mu_run *run);
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
 /* It was left out of the newest generation, and that does not count yet: until it does this worker
  * is one of those who hold the state, and its end would be a loss. */

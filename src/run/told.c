@@ -1,5 +1,5 @@
 /* What the agent says, and what this worker answers: how it stands. */
-#include "run/run.h"
+#include "run/train.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,14 +11,22 @@ enum {
     BACKLOG_MAX = 64 << 10 /* an agent that does not read this much hears of no step */
 };
 
-/* Says how this worker stands, if that is not what it said last. There is no state to catch up with
- * yet, so it is in a generation as soon as that names it: the elastic step will take this over. */
+uint64_t told_entered(const struct mu_run *run)
+{
+    if (run->train != NULL) {
+        return run->train->entered;
+    }
+    return run->warm ? run->entered : 0;
+}
+
+/* Says how this worker stands, if that is not what it said last. One that does not train with
+ * mu_next() has no state to catch up with: it is in a generation as soon as that names it. */
 static void report(struct mu_run *run, uint8_t phase)
 {
     struct report r = {.slot = run->slot,
                        .incarnation = wid_incarnation(run->life.worker),
                        .phase = phase,
-                       .entered = run->entered,
+                       .entered = told_entered(run),
                        .step = run->step,
                        .reached = run->data.reached};
 
@@ -37,9 +45,30 @@ static void report(struct mu_run *run, uint8_t phase)
 /* Nothing follows the word that it has finished, which is said on leaving. */
 static void report_now(struct mu_run *run)
 {
-    if (!run->leaving) {
-        report(run, run->entered != 0 ? PHASE_IN : PHASE_WARM);
+    if (run->leaving) {
+        return;
     }
+    if (run->train != NULL) {
+        report(run, train_phase(run->train));
+    } else {
+        report(run, told_entered(run) != 0 ? PHASE_IN : run->warm ? PHASE_WARM : PHASE_WARMING);
+    }
+}
+
+void told_warm(struct mu_run *run)
+{
+    if (!run->warm && run->train == NULL) {
+        run->warm = true;
+        told_again(run);
+    }
+}
+
+int told_may_call(const struct mu_run *run)
+{
+    return run->train == NULL || !run->train->started
+               ? MU_OK
+               : run_fail(MU_EBUSY, "this worker trains with mu_next(), which has the group: a "
+                                    "number of every slice can be a metric");
 }
 
 void told_again(struct mu_run *run)
@@ -77,6 +106,7 @@ int mu_progress(mu_run *run, uint64_t step)
     }
     rc = call_state(run);
     if (rc == MU_OK) {
+        told_warm(run);
         run->step = step;
         if (!run->alone && !run->step_due) {
             run->step_due = true;
@@ -89,7 +119,7 @@ int mu_progress(mu_run *run, uint64_t step)
 
 bool told_is_needed(const struct mu_run *run)
 {
-    return run->rank < 0 && (run->entered != 0 || run->forgetting);
+    return run->rank < 0 && (told_entered(run) != 0 || run->forgetting);
 }
 
 /* One that is still needed must not say so: it would end the job for those who go on. */
@@ -172,6 +202,10 @@ static void on_generation(struct mu_run *run, const struct generation *m)
 /* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
 static void on_active(struct mu_run *run, const struct msg_active *m)
 {
+    run->active = MAX(run->active, m->generation);
+    if (run->train != NULL) {
+        return; /* core/step knows what it means. */
+    }
     if (run->rank < 0 && run->entered != 0 && m->generation >= run->newest.number) {
         struct msg_forget forget = {run->life.worker};
 
@@ -211,7 +245,8 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
         on_active(run, &msg->active);
         break;
     case WIRE_LEASE:
-        break; /* Nothing is committed yet, so nothing has to stop without one. */
+        run->lease_ms = MAX(run->lease_ms, msg->lease.sent_ms);
+        break;
     case WIRE_SYNCED:
         values_told(run, &msg->synced);
         break;
@@ -230,5 +265,9 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
                      wire_name(h->type));
         break;
     }
+    run->news++;
     pthread_cond_broadcast(&run->changed);
+    if (run->train != NULL && run->data.comm != NULL) {
+        comm_poke(run->data.comm);
+    }
 }

@@ -24,6 +24,7 @@
 #define STATE_NAME_MAX 64
 #define STATE_PARTS_MAX 4096
 #define DIGEST_BYTES 16
+#define RESIZE_MS 10000
 
 /* ---- train_state.c ---- */
 
@@ -98,10 +99,13 @@ void blocks_clear(struct blocks *b); /* the step is committed */
 /* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). */
 uint8_t *blocks_take(struct blocks *b);
 void blocks_drop(struct blocks *b, uint8_t *buffer);
-/* The mean gradient of slice's n samples is in buffer: it becomes a leaf (times n), and is added to
- * its neighbours. n 0: an empty slice, whatever is in the buffer. */
-void blocks_put(struct blocks *b, uint32_t slice, uint64_t n, uint8_t *buffer,
-                const double *metrics);
+/* The mean gradient of n samples is in buffer: makes a leaf of it (times n). n 0: that of an empty
+ * slice, whatever is in the buffer. */
+void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
+/* The leaf of a slice is added to its neighbours. */
+void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
+/* Of a leaf's gradient; never all zero. */
+void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
 const struct block *blocks_find(const struct blocks *b, struct subtree tree); /* NULL: no */
 
 /* ---- train.c ---- */
@@ -109,12 +113,11 @@ const struct block *blocks_find(const struct blocks *b, struct subtree tree); /*
 struct train {
     struct step_effects fx; /* first */
     struct mu_run *run;
-    bool started; /* mu_data() or mu_shard() was called: what is named by then is all */
-    bool warm;    /* mu_next() was called; under the run's lock, as what is reported */
-    bool is_as;   /* train_kind.c has found this worker to be of the job's kind */
+    bool started;    /* mu_data() or mu_shard() was called: what is named by then is all */
+    bool warm;       /* mu_next() was called; under the run's lock, as what is reported */
+    bool kind_known; /* this worker is of the kind that the others are */
     struct step step;
     uint64_t entered; /* copies for reports, under the run's lock */
-    uint64_t committed;
     bool finished;
 
     /* what is trained */
@@ -159,8 +162,24 @@ struct train {
     uint64_t moved;                    /* the data plane is in this one, with all its members */
     bool broken;                       /* … and a peer was lost there */
     uint64_t active, lease_ms, linked; /* as core/step was told */
-    uint64_t boundary_us;              /* when the last step ended */
     int audit_fd;
+
+    /* what is compared: the state at intervals, a slice that another computes, too */
+    bool digest_due, check_due, checking; /* checking: the slice that is out is for this alone */
+    uint64_t digest_step, check_step;
+    uint32_t check_slice;
+    uint64_t todo_generation;
+    bool diverged;
+    char why[ERROR_MAX];
+
+    struct order order; /* of epoch order_epoch; n 0: none yet */
+    uint64_t order_epoch;
+    uint64_t result_generation; /* whose members made what is in `view` */
+    uint64_t before_step;       /* the last that the caller was told of */
+    uint64_t news;              /* of mu_run, as far as it was looked at */
+    uint64_t silent_us;         /* since when nobody has said anything; 0: somebody has */
+    uint64_t pause_us;          /* since when nothing gets on; 0: it does */
+    uint64_t finished_ms;
 };
 
 /* Gives run->train, made when it is first needed. Under the lock. NULL: no memory. */
@@ -181,10 +200,17 @@ int train_drive(struct train *t, mu_work *work_out);
 /* All steps are done, and others may still need what this worker knows: until they do not. */
 void train_linger(struct train *t);
 void train_event(struct train *t, struct step_event e);
+void train_release(struct train *t);                    /* the result that is held, if any */
+void train_put(struct train *t, const double *metrics); /* what is in `buffer`, of `slice` */
+void train_pause_begin(struct train *t);
+uint64_t train_now_us(void);
+/* Puts the samples of a slice into t->samples. */
+int train_samples(struct train *t, uint64_t step, uint32_t slice);
 
 /* ---- train_effects.c ---- */
 
 void train_emit(struct step_effects *fx, const struct step_effect *e);
+void train_say_settle(struct train *t);
 
 /* ---- train_move.c ---- */
 
@@ -194,6 +220,7 @@ int train_news(struct train *t);
 int train_move(struct train *t);
 /* Nothing can be done before the next generation. blamed 0: nobody, or not known. */
 void train_break(struct train *t, wid blamed);
+uint64_t train_boot_ms(void);
 
 /* ---- train_kind.c ---- */
 

@@ -228,6 +228,7 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
     if (rc == MU_OK && run->alone) {
         rc = sync_alone(run, data, n, &c.values);
     } else if (rc == MU_OK) {
+        told_warm(run);
         memcpy(c.m.tag, tag, strlen(tag));
         c.m.request = ++run->request;
         c.m.data_n = (uint32_t)n;

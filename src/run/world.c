@@ -92,6 +92,7 @@ int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
     if (rc != MU_OK) {
         return rc;
     }
+    told_warm(run);
     while ((rc = call_state(run)) == MU_OK && in_time &&
            (run->rank < 0 || run->newest.number <= generation)) {
         in_time = call_wait(run, due_ms);

@@ -1,0 +1,614 @@
+/* The loop of a worker that trains: it looks at the news, does what is due, and waits, until the
+ * caller is needed for something. */
+#include "base/log.h"
+#include "run/train.h"
+#include "wire/wire.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define AREA "run"
+#define FRAME_MAX 4096
+
+enum {
+    NEWS_MS = 1000,   /* it looks again after so long, whatever it has heard */
+    FINISH_MS = 10000 /* the others have this long to find out that all steps are done */
+};
+
+uint64_t train_now_us(void)
+{
+    struct timespec ts;
+
+    mu_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+void train_event(struct train *t, struct step_event e)
+{
+    e.now_ms = train_boot_ms();
+    step_event(&t->step, &e, &t->fx);
+}
+
+/* ---- waiting ---- */
+
+/* For whatever the agent says that train_news() has not seen. */
+static void wait_news(struct train *t)
+{
+    struct mu_run *run = t->run;
+    const uint64_t due_ms = run_now_ms() + NEWS_MS;
+    bool in_time = true;
+
+    pthread_mutex_lock(&run->lock);
+    while (in_time && run->news == t->news && call_state(run) == MU_OK) {
+        in_time = call_wait(run, due_ms);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* Nobody of those it waits for has said anything for too long: the first of them is named. */
+static void suspect_silent(struct train *t)
+{
+    const struct group *g = &t->step.group;
+
+    for (uint32_t r = 0; r < g->n; r++) {
+        const struct peer *p = &t->step.peers[r];
+        bool silent = t->step.phase == STEP_HELD ? !p->ready || p->ready_step <= t->step.committed
+                                                 : t->step.phase == STEP_SETTLING && !p->settled;
+
+        if (r != g->me && silent) {
+            train_break(t, g->ids[r]);
+            return;
+        }
+    }
+}
+
+static void take_frame(struct train *t, const uint8_t *frame, size_t n)
+{
+    struct wire_scratch none = {0};
+    struct wire_header h;
+    union wire_any msg;
+    struct step_event e = {.key = t->group.key};
+
+    if (wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
+        !step_fence(&t->step, h.generation, t->group.key)) {
+        return;
+    }
+    e.generation = h.generation;
+    if (h.type == WIRE_READY) {
+        e.kind = STEP_ON_READY;
+        e.u.ready = &msg.ready;
+        train_event(t, e);
+    } else if (h.type == WIRE_SETTLE) {
+        e.kind = STEP_ON_SETTLE;
+        e.u.settle = &msg.settle;
+        train_event(t, e);
+    }
+}
+
+/* For what the others say. */
+static int hear(struct train *t)
+{
+    const int64_t step_ms = t->run->config.step_ms;
+    uint8_t frame[FRAME_MAX];
+    uint32_t rank;
+    size_t n;
+    int rc;
+
+    if (t->silent_us == 0) {
+        t->silent_us = train_now_us();
+    }
+    rc = comm_hear(t->run->data.comm, NEWS_MS, frame, sizeof(frame), &n, &rank, NULL);
+    if (rc == MU_OK) {
+        t->silent_us = 0;
+        take_frame(t, frame, n);
+    } else if (rc == MU_EPEER) {
+        train_break(t, rank < t->step.group.n ? t->step.group.ids[rank] : 0);
+    } else if (rc == MU_ETIMEDOUT && step_ms >= 0 &&
+               train_now_us() - t->silent_us > (uint64_t)step_ms * 1000) {
+        suspect_silent(t);
+    } else if (rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
+        return run_fail(rc, "the data plane failed: %s", mu_strerror(rc));
+    }
+    return MU_EAGAIN;
+}
+
+/* ---- pauses ---- */
+
+void train_pause_begin(struct train *t)
+{
+    if (t->pause_us == 0 && t->step.entered != 0) {
+        t->pause_us = train_now_us();
+    }
+}
+
+static void pause_end(struct train *t)
+{
+    uint64_t us;
+
+    if (t->pause_us == 0) {
+        return;
+    }
+    us = train_now_us() - t->pause_us;
+    t->pause_us = 0;
+    pthread_mutex_lock(&t->run->lock);
+    t->told.pause_us = us;
+    t->told.pause_max_us = MAX(t->told.pause_max_us, us);
+    t->told.pause_all_us += us;
+    pthread_mutex_unlock(&t->run->lock);
+    log_info(AREA,
+             "generation %" PRIu64 ": rank %" PRIu32 " of %" PRIu32 " goes on with step %" PRIu64
+             " after %" PRIu64 ".%03" PRIu64 " ms",
+             t->group.number, t->step.group.me, t->step.group.n, t->step.committed + 1, us / 1000,
+             us % 1000);
+}
+
+/* ---- the state ---- */
+
+static int load_base(struct train *t)
+{
+    t->base_due = false;
+    if (t->base_step != 0 || t->touched) {
+        return run_fail(MU_ESTALE,
+                        "the job starts over from step %" PRIu64 ", whose state this process has "
+                        "not: start it again",
+                        t->base_step);
+    }
+    train_event(
+        t, (struct step_event){.kind = STEP_ON_LOADED, .generation = t->group.number, .step = 0});
+    return MU_EAGAIN;
+}
+
+/* Everyone who is in this generation takes part: who has the state gives it. */
+static int stream(struct train *t)
+{
+    const struct group *g = &t->step.group;
+    const bool loading = t->step.phase == STEP_LOADING;
+    struct state_mark mark = {t->step.committed, t->samples_all, t->shard.offset};
+    uint8_t holds[MU_REDUCE_MAX];
+    wid lost = 0;
+    int rc = MU_OK;
+
+    t->stream_due = false;
+    for (uint32_t r = 0; r < g->n; r++) {
+        holds[r] = g->kind == GENERATION_FRESH ? r == 0 : g->caught_up[r];
+    }
+    if (g->n > 1) {
+        rc = state_stream(&t->state, t->run->data.comm, holds, g->kind == GENERATION_FRESH, &mark,
+                          &lost);
+    }
+    if (rc == MU_EPEER) {
+        t->touched |= loading && g->kind != GENERATION_FRESH;
+        train_break(t, lost);
+        return MU_EAGAIN;
+    }
+    if (rc != MU_OK || !loading) {
+        return rc != MU_OK ? rc : MU_EAGAIN;
+    }
+    t->samples_all = mark.samples;
+    t->shard.offset = mark.offset;
+    t->touched |= mark.step != 0;
+    log_info(AREA, "generation %" PRIu64 ": this worker has the state of step %" PRIu64,
+             t->group.number, mark.step);
+    train_event(t, (struct step_event){
+                       .kind = STEP_ON_LOADED, .generation = t->group.number, .step = mark.step});
+    return MU_EAGAIN;
+}
+
+static int digest(struct train *t)
+{
+    uint8_t hash[HASH_BYTES];
+    int rc = state_digest(&t->state, hash);
+
+    t->digest_due = false;
+    if (rc != MU_OK) {
+        return rc;
+    }
+    pthread_mutex_lock(&t->run->lock);
+    memcpy(t->told.digest, hash, sizeof(hash));
+    pthread_mutex_unlock(&t->run->lock);
+    train_event(
+        t, (struct step_event){.kind = STEP_ON_DIGEST, .step = t->digest_step, .u.hash = hash});
+    return MU_EAGAIN;
+}
+
+/* ---- slices ---- */
+
+/* The elements of the next round, of a run that shards. */
+static uint64_t shard_n(const struct train *t)
+{
+    return MIN((uint64_t)t->step.group.n, t->shard.elements_n - t->shard.offset);
+}
+
+static uint64_t step_samples(const struct train *t, uint64_t step)
+{
+    return t->sharded ? shard_n(t) : order_batch(&t->walk, step - 1).n;
+}
+
+static int samples_room(struct train *t, size_t n)
+{
+    uint64_t *more;
+
+    if (n <= t->samples_cap) {
+        return MU_OK;
+    }
+    more = realloc(t->samples, n * sizeof(*more));
+    if (more == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for the %zu samples of a slice", n);
+    }
+    t->samples = more;
+    t->samples_cap = n;
+    return MU_OK;
+}
+
+/* Of a run that shards, each rank's first slice has its element, the others are empty. */
+static int find_element(struct train *t, uint32_t slice)
+{
+    struct plan_share share = plan_share(&t->step.plan, t->step.group.me);
+
+    t->samples_n = 0;
+    if (share.n == 0 || share.first != slice || t->step.group.me >= shard_n(t)) {
+        return MU_OK;
+    }
+    t->samples[0] = t->shard.offset + t->step.group.me;
+    t->samples_n = 1;
+    return MU_OK;
+}
+
+int train_samples(struct train *t, uint64_t step, uint32_t slice)
+{
+    struct order_span span;
+    int rc;
+
+    if (t->sharded) {
+        rc = samples_room(t, 1);
+        return rc == MU_OK ? find_element(t, slice) : rc;
+    }
+    span = order_slice(&t->walk, step - 1, slice);
+    rc = samples_room(t, span.n);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (t->order.n == 0 || t->order_epoch != span.epoch) {
+        mu_assert(order_init(&t->order, t->seed, span.epoch, t->walk.samples_n) == MU_OK);
+        t->order_epoch = span.epoch;
+    }
+    for (uint64_t i = 0; i < span.n; i++) {
+        t->samples[i] = order_sample(&t->order, span.first + i);
+    }
+    t->samples_n = span.n;
+    return MU_OK;
+}
+
+static void fill_place(const struct train *t, mu_work *work)
+{
+    work->generation = t->group.number;
+    work->rank = (int)t->step.group.me;
+    work->world = (int)t->step.group.n;
+    work->epoch = t->sharded ? 0 : (work->step - 1) / order_steps_per_epoch(&t->walk);
+}
+
+/* The leaf's bytes, for another one who computes it, too. */
+static void check_leaf(struct train *t)
+{
+    uint8_t hash[HASH_BYTES];
+
+    if (t->check_due && t->check_slice == t->slice && t->check_step == t->todo_step) {
+        t->check_due = false;
+        blocks_hash(&t->blocks, t->buffer, hash);
+        train_event(t, (struct step_event){.kind = STEP_ON_CHECKED,
+                                           .step = t->check_step,
+                                           .slice = t->slice,
+                                           .u.hash = hash});
+    }
+}
+
+void train_put(struct train *t, const double *metrics)
+{
+    t->out = false;
+    blocks_leaf(&t->blocks, t->samples_n, t->buffer, metrics);
+    check_leaf(t);
+    if (t->checking) {
+        t->checking = false;
+        blocks_drop(&t->blocks, t->buffer);
+        t->buffer = NULL;
+        return;
+    }
+    blocks_put(&t->blocks, t->slice, t->buffer);
+    t->buffer = NULL;
+    train_event(t, (struct step_event){.kind = STEP_ON_COMPUTED,
+                                       .generation = t->todo_generation,
+                                       .step = t->todo_step,
+                                       .slice = t->slice});
+}
+
+/* MU_OK: the caller has one. */
+static int give_slice(struct train *t, mu_work *work)
+{
+    int rc;
+
+    t->slice = slices_next(&t->todo, 0);
+    t->checking = t->slice >= t->step.config.slices_n;
+    if (t->checking) {
+        t->slice = t->check_slice;
+    } else {
+        slices_remove(&t->todo, t->slice);
+    }
+    rc = train_samples(t, t->todo_step, t->slice);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t->buffer = blocks_take(&t->blocks);
+    if (t->buffer == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for the gradient of a slice");
+    }
+    if (t->samples_n == 0) {
+        train_put(t, NULL);
+        return MU_EAGAIN;
+    }
+    pause_end(t);
+    if (t->before_step != t->todo_step && t->hooks.before_step != NULL) {
+        t->hooks.before_step(t->hooks.arg, t->todo_step);
+    }
+    t->before_step = t->todo_step;
+    t->out = true;
+    *work = (mu_work){.kind = MU_SLICE,
+                      .step = t->todo_step,
+                      .slice = t->slice,
+                      .samples = t->samples,
+                      .samples_n = t->samples_n,
+                      .seed = order_seed(t->seed, t->todo_step - 1, t->slice),
+                      .out = t->buffer};
+    fill_place(t, work);
+    return MU_OK;
+}
+
+/* ---- the step ---- */
+
+void train_release(struct train *t)
+{
+    if (t->view != NULL) {
+        comm_release(t->run->data.comm, t->view);
+        t->view = NULL;
+    }
+}
+
+static uint32_t find_parts(struct train *t, struct comm_part *parts, bool metrics)
+{
+    struct subtree tree;
+    uint32_t n = 0;
+
+    for (uint32_t from = 0; plan_next_subtree(&t->step.plan, t->step.group.me, from, &tree);
+         from = tree.lo + tree.width) {
+        const struct block *b = blocks_find(&t->blocks, tree);
+
+        mu_assert(b != NULL);
+        parts[n++] =
+            (struct comm_part){tree.lo, tree.width, metrics ? (void *)b->metrics : (void *)b->sum};
+    }
+    return n;
+}
+
+static int reduce_one(struct train *t, bool metrics, struct comm_result *result)
+{
+    struct comm_part parts[SLICES_MAX];
+    struct comm_call call = {.op = COMM_ALLREDUCE,
+                             .out = metrics ? t->means : NULL,
+                             .count = metrics ? t->metrics_n : t->gradient_n,
+                             .dtype = metrics ? DTYPE_F64 : t->dtype,
+                             .reduce = REDUCE_MEAN,
+                             .divisor = t->result_samples,
+                             .flags = metrics ? 0 : COMM_VIEW,
+                             .timeout_ms = t->run->config.step_ms,
+                             .slices_n = t->step.config.slices_n,
+                             .owners = t->step.plan.owner,
+                             .parts = parts};
+
+    call.parts_n = find_parts(t, parts, metrics);
+    return comm_run(t->run->data.comm, &call, result);
+}
+
+static void audit_parts(struct train *t)
+{
+    for (uint32_t s = 0; s < t->step.config.slices_n; s++) {
+        if (plan_rank(&t->step.plan, s) == t->step.group.me) {
+            audit_slice(t, t->reduce_step, s);
+        }
+    }
+}
+
+static int reduce(struct train *t)
+{
+    struct comm_result result;
+    int rc;
+
+    t->reduce_due = false;
+    pause_end(t);
+    train_release(t);
+    t->result_samples = step_samples(t, t->reduce_step);
+    rc = reduce_one(t, false, &result);
+    if (rc == MU_OK) {
+        t->view = result.view;
+        rc = t->metrics_n > 0 ? reduce_one(t, true, &result) : MU_OK;
+    }
+    if (rc == MU_EPEER) {
+        train_release(t);
+        train_break(t, result.rank != COMM_NOBODY ? result.worker : 0);
+        return MU_EAGAIN;
+    }
+    if (rc != MU_OK) {
+        return rc == MU_EDONE ? MU_EAGAIN
+                              : run_fail(rc, "step %" PRIu64 ": %s", t->reduce_step, result.error);
+    }
+    t->result_generation = t->group.number;
+    audit_parts(t);
+    train_event(t, (struct step_event){.kind = STEP_ON_REDUCED,
+                                       .generation = t->group.number,
+                                       .step = t->reduce_step});
+    return MU_EAGAIN;
+}
+
+static int show_step(struct train *t, mu_work *work)
+{
+    struct mu_run *run = t->run;
+
+    t->apply_due = false;
+    t->applying = t->touched = true;
+    pthread_mutex_lock(&run->lock);
+    t->told.samples += t->result_samples;
+    if (t->metrics_n > 0 && t->step.group.me == 0 && !run->alone) {
+        told_metrics(run, t->apply_step, t->means);
+    }
+    pthread_mutex_unlock(&run->lock);
+    *work = (mu_work){.kind = MU_STEP,
+                      .step = t->apply_step,
+                      .gradient = t->view,
+                      .metrics = t->means,
+                      .step_samples = t->result_samples};
+    fill_place(t, work);
+    return MU_OK;
+}
+
+/* ---- the end ---- */
+
+static void say_finished(struct train *t)
+{
+    pthread_mutex_lock(&t->run->lock);
+    if (!t->finished) {
+        t->finished = true;
+        t->finished_ms = run_now_ms();
+        if (!t->run->alone) {
+            told_again(t->run);
+        }
+    }
+    pthread_mutex_unlock(&t->run->lock);
+}
+
+/* All steps are done here. Somebody may have been lost with the last: then those who are left need
+ * this worker's word. */
+static int finish(struct train *t)
+{
+    say_finished(t);
+    if (t->run->alone || t->step.group.n == 1 || run_now_ms() > t->finished_ms + FINISH_MS) {
+        return run_fail(MU_EDONE, "all %" PRIu64 " steps are done", t->step.committed);
+    }
+    return hear(t);
+}
+
+/* Why nothing more can be done: the run is over, or the agent is gone. */
+static int find_end(struct train *t)
+{
+    struct mu_run *run = t->run;
+    int rc;
+
+    pthread_mutex_lock(&run->lock);
+    rc = call_state(run);
+    if (rc == MU_EDONE && run->ended && run->end.failed) {
+        rc = run_fail(MU_EPEER, "the run has failed: %s", run->end.why);
+    } else if (rc == MU_EDONE && run->ended && !t->finished) {
+        rc = run_fail(MU_ELEFT, "this worker has left after step %" PRIu64 "%s%s",
+                      t->step.committed, run->end.why[0] != '\0' ? ": " : "", run->end.why);
+    }
+    pthread_mutex_unlock(&run->lock);
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+static bool is_out(const struct train *t)
+{
+    return t->step.phase == STEP_OUT || t->step.phase == STEP_PARKED;
+}
+
+static bool is_streaming(const struct train *t)
+{
+    return t->stream_due || (t->step.phase == STEP_LOADING && !t->base_due);
+}
+
+/* One thing that is due. MU_OK: the caller is needed; MU_EAGAIN: go on. */
+static int turn(struct train *t, mu_work *work)
+{
+    int rc;
+
+    if (t->apply_due) {
+        return show_step(t, work);
+    }
+    if (t->diverged) {
+        train_event(t, (struct step_event){.kind = STEP_ON_RESEND});
+        return run_fail(MU_EDIVERGED, "%s", t->why);
+    }
+    if (is_out(t)) {
+        wait_news(t);
+        return MU_EAGAIN;
+    }
+    rc = train_move(t);
+    if (rc != MU_OK) {
+        return rc == MU_EDONE ? MU_EAGAIN : rc;
+    }
+    if (t->broken) {
+        wait_news(t);
+        return MU_EAGAIN;
+    }
+    if (t->settle_due) {
+        train_say_settle(t);
+        return MU_EAGAIN;
+    }
+    if (t->base_due) {
+        return load_base(t);
+    }
+    if (is_streaming(t)) {
+        return stream(t);
+    }
+    if (t->step.phase == STEP_FINISHED) {
+        return finish(t);
+    }
+    if (t->digest_due) {
+        return digest(t);
+    }
+    if (slices_next(&t->todo, 0) < t->step.config.slices_n ||
+        (t->check_due && t->check_step == t->todo_step)) {
+        return give_slice(t, work);
+    }
+    return t->reduce_due ? reduce(t) : hear(t);
+}
+
+int train_drive(struct train *t, mu_work *work_out)
+{
+    for (;;) {
+        int rc = find_end(t);
+
+        if (rc == MU_OK) {
+            rc = train_news(t);
+            if (rc == MU_EAGAIN && !t->forget_due) {
+                wait_news(t);
+            }
+        } else {
+            return rc;
+        }
+        if (rc == MU_OK) {
+            rc = turn(t, work_out);
+        }
+        if (rc != MU_EAGAIN) {
+            return rc;
+        }
+    }
+}
+
+void train_linger(struct train *t)
+{
+    const uint64_t due_ms = run_now_ms() + FINISH_MS / 2;
+
+    say_finished(t);
+    while (t->run->alone == false && t->step.group.n > 1 && run_now_ms() < due_ms && !is_out(t) &&
+           find_end(t) == MU_OK) {
+        if (train_news(t) == MU_OK && train_move(t) == MU_OK && !t->broken) {
+            if (t->settle_due) {
+                train_say_settle(t);
+            }
+            (void)hear(t);
+        } else {
+            wait_news(t);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/* What is being written: gone when it is there. */
+#include "run/train.h"
+
+#define LATER __attribute__((weak))
+
+LATER int kind_check(struct train *t)
+{
+    (void)t;
+    return MU_OK;
+}
+
+LATER void told_metrics(struct mu_run *run, uint64_t step, const double *means)
+{
+    (void)run;
+    (void)step;
+    (void)means;
+}
