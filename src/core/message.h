@@ -12,6 +12,7 @@
 #define ADDR_MAX_LEN 64
 #define TEXT_MAX_LEN 256
 #define KEY_BYTES 32
+#define HASH_BYTES 16
 #define SLOTS_MAX 64
 #define SLICES_MAX 1024
 #define MEMBERS_MAX 131072
@@ -313,8 +314,11 @@ struct msg_probe {
 
 struct msg_ready {
     wid from;
-    uint64_t step;   /* it holds the whole result of this step */
-    uint64_t newest; /* newest generation it holds in full, linked to every newcomer */
+    uint64_t step;              /* it holds the whole result of this step */
+    uint64_t newest;            /* newest generation it holds in full, linked to every newcomer */
+    uint8_t digest[HASH_BYTES]; /* of the state after step - 1; zero: none was due */
+    uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
+                                   that; zero: it has not */
 };
 
 struct msg_settle {
@@ -322,6 +326,9 @@ struct msg_settle {
     uint64_t step;                  /* last committed when it entered the generation */
     uint8_t held;                   /* it holds the result of step + 1 */
     uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
+    uint8_t digest[HASH_BYTES];     /* of the state after `step`, … */
+    uint8_t check[HASH_BYTES];      /* … and of step + 1's check slice, as in READY */
+    uint8_t diverged;               /* it has stopped: somebody's differed */
 };
 
 struct msg_part {

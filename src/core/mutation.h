@@ -36,7 +36,10 @@
     X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
     X(STOP_BEFORE_START, "a script is started before the one before it has ended")                 \
     X(HOLD_STARTS_NOTHING, "scripts are started in a generation that holds")                       \
-    X(PORT_IS_NEW, "scripts meet at the port of the generation before")
+    X(PORT_IS_NEW, "scripts meet at the port of the generation before")                            \
+    X(DIGEST_WITHHOLDS, "a step is committed though the members' states differ")                   \
+    X(CHECK_WITHHOLDS, "a step is committed though two members got different gradients")           \
+    X(STOP_SPREADS, "after a loss members go on though one of them has seen a difference")
 
 enum mutation {
     MUTATION_NONE,

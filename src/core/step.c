@@ -18,7 +18,9 @@ int step_init(struct step *s, const struct step_config *config)
     s->config = *config;
     s->peers = calloc(config->members_max, sizeof(*s->peers));
     s->held = calloc(config->members_max, sizeof(*s->held));
-    if (s->peers == NULL || s->held == NULL ||
+    s->vouches = calloc(config->members_max, sizeof(*s->vouches));
+    s->odd = calloc(config->members_max, sizeof(*s->odd));
+    if (s->peers == NULL || s->held == NULL || s->vouches == NULL || s->odd == NULL ||
         group_init(&s->group, config->members_max) != MU_OK ||
         group_init(&s->next, config->members_max) != MU_OK ||
         group_init(&s->previous, config->members_max) != MU_OK) {
@@ -35,8 +37,12 @@ void step_close(struct step *s)
     group_close(&s->previous);
     free(s->peers);
     free(s->held);
+    free(s->vouches);
+    free(s->odd);
     s->peers = NULL;
     s->held = NULL;
+    s->vouches = NULL;
+    s->odd = NULL;
 }
 
 void step_reset(struct step *s, wid self)
@@ -50,6 +56,8 @@ void step_reset(struct step *s, wid self)
     s->lease_ms = old.lease_ms;
     s->peers = old.peers;
     s->held = old.held;
+    s->vouches = old.vouches;
+    s->odd = old.odd;
     s->group.ids = old.group.ids;
     s->group.caught_up = old.group.caught_up;
     s->next.ids = old.next.ids;
@@ -94,7 +102,7 @@ static void reduce_try(struct step *s, struct step_effects *fx)
 {
     struct slices mine;
 
-    if (s->phase != STEP_COMPUTING || s->reducing || !s->applied) {
+    if (s->phase != STEP_COMPUTING || s->reducing || !s->applied || check_lacks(s)) {
         return;
     }
     plan_slices(&s->plan, s->group.me, &mine);
@@ -119,6 +127,7 @@ static void compute(struct step *s, struct step_effects *fx)
     for (size_t i = 0; i < ARRAY_LEN(mine.bits); i++) {
         mine.bits[i] &= ~s->have.bits[i];
     }
+    check_ask(s, fx);
     fx->emit(
         fx, &(struct step_effect){.kind = STEP_COMPUTE, .step = s->committed + 1, .slices = &mine});
     reduce_try(s, fx);
@@ -149,6 +158,7 @@ void commit(struct step *s, struct step_effects *fx)
     s->committed++;
     s->applied = false;
     s->holds = false;
+    vouch_clear(s);
     if (!MUTATED(GRADIENT_OF_STEP)) {
         slices_clear(&s->have);
     }
@@ -168,6 +178,12 @@ static void say_ready(struct step *s, uint64_t step, struct step_effects *fx)
     me->ready = true;
     me->ready_step = step;
     me->ready_newest = s->said.newest;
+    memset(&me->ready_vouch, 0, sizeof(me->ready_vouch));
+    if (step > s->committed) {
+        me->ready_vouch = s->vouch;
+    }
+    memcpy(s->said.digest, me->ready_vouch.digest, HASH_BYTES);
+    memcpy(s->said.check, me->ready_vouch.check, HASH_BYTES);
     fx->emit(fx,
              &(struct step_effect){.kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});
 }
@@ -186,6 +202,8 @@ static void on_ready(struct step *s, const struct msg_ready *m)
         p->ready = true;
         p->ready_step = m->step;
         p->ready_newest = m->newest;
+        memcpy(p->ready_vouch.digest, m->digest, HASH_BYTES);
+        memcpy(p->ready_vouch.check, m->check, HASH_BYTES);
     }
 }
 
@@ -211,7 +229,7 @@ static bool all_ready(const struct step *s, uint64_t step, uint64_t *minimum_out
 
 static void ready_try(struct step *s, struct step_effects *fx)
 {
-    if (s->phase == STEP_HELD && !s->has_said && !step_orphaned(s)) {
+    if (s->phase == STEP_HELD && !s->has_said && !digest_lacks(s) && !step_orphaned(s)) {
         say_ready(s, s->committed + 1, fx);
     }
     /* A generation that holds computes nothing: its members are always at a boundary. */
@@ -225,7 +243,8 @@ static void commit_try(struct step *s, struct step_effects *fx)
     uint64_t minimum;
 
     if (s->phase == STEP_HELD && s->has_said && all_ready(s, s->committed + 1, &minimum) &&
-        RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) && !step_orphaned(s)) {
+        !ready_differs(s, s->committed + 1, fx) && RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) &&
+        !step_orphaned(s)) {
         s->moved = true;
         commit(s, fx);
         if (minimum > s->group.number && s->next.number == minimum) {
@@ -244,7 +263,8 @@ static void commit_try(struct step *s, struct step_effects *fx)
 
 static void on_computed(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
-    if (e->step == s->committed + 1 && s->entered != 0) {
+    if (e->step == s->committed + 1 && s->entered != 0 &&
+        (!s->config.keeps_none || e->generation == s->group.number)) {
         slices_add(&s->have, e->slice);
         reduce_try(s, fx);
     }
@@ -266,6 +286,7 @@ static void on_applied(struct step *s, const struct step_event *e, struct step_e
         return;
     }
     s->applied = true;
+    digest_ask(s, fx);
     if (acts(s) && s->entered == s->group.number && s->group.newcomers && !s->confirmed) {
         say(fx, STEP_STREAM, s->committed);
     }
@@ -324,6 +345,13 @@ static void dispatch(struct step *s, const struct step_event *e, struct step_eff
         break;
     case STEP_ON_COMPUTED:
         on_computed(s, e, fx);
+        break;
+    case STEP_ON_CHECKED:
+        on_checked(s, e);
+        reduce_try(s, fx);
+        break;
+    case STEP_ON_DIGEST:
+        on_digest(s, e);
         break;
     case STEP_ON_REDUCED:
         on_reduced(s, e);

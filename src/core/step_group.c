@@ -68,6 +68,7 @@ static void enter(struct step *s, struct step_effects *fx)
     s->had_said = s->has_said;
     s->linked = s->confirmed = s->has_said = s->moved = false;
     s->computing = false;
+    s->first = s->committed + 1;
     memset(s->peers, 0, s->group.n * sizeof(*s->peers));
     if (s->reducing) {
         s->reducing = false;
@@ -97,7 +98,8 @@ static void back_out(struct step *s, const struct generation *g, struct step_eff
     s->phase = STEP_OUT;
     s->entered = 0;
     s->committed = 0;
-    s->holds = false;
+    s->holds = s->diverged = false;
+    vouch_clear(s);
     if (was) {
         say(fx, STEP_REPORT, 0);
     }
@@ -109,7 +111,8 @@ static void enter_newcomer(struct step *s, struct step_effects *fx)
     s->phase = STEP_LOADING;
     s->entered = 0;
     s->committed = 0;
-    s->holds = false;
+    s->holds = s->diverged = false;
+    vouch_clear(s);
     slices_clear(&s->have);
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
         say(fx, STEP_BASE, s->group.base_step);
@@ -124,6 +127,9 @@ static void enter_failure(struct step *s, struct step_effects *fx)
 {
     enter(s, fx);
     s->entered = s->group.number;
+    if (s->config.keeps_none) {
+        slices_clear(&s->have);
+    }
     settle_begin(s, fx);
     say(fx, STEP_REPORT, 0);
 }
@@ -193,8 +199,10 @@ void on_loaded(struct step *s, const struct step_event *e, struct step_effects *
         return;
     }
     s->committed = e->step;
+    s->first = e->step + 1;
     s->applied = true;
     s->entered = s->group.number;
+    digest_ask(s, fx);
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
         say(fx, STEP_STREAM, s->committed);
     }

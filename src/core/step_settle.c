@@ -4,7 +4,9 @@
  * result of c + 1. Whoever is one behind holds the newer result (it said READY for it) and commits
  * it now. If all stand at c and all hold c + 1, some dead member may have committed it, so it is
  * committed. Otherwise nobody, living or dead, can have: results are dropped, gradients are kept.
- */
+ *
+ * Each also vouches for its state as in READY, so what all hold is not committed past a difference
+ * among the living. */
 #include "core/mutation.h"
 #include "core/step_state.h"
 
@@ -16,7 +18,11 @@ static void snapshot_take(struct step *s)
 
     m->from = s->config.self;
     m->step = s->committed;
-    m->held = s->holds;
+    m->held = s->holds && !digest_lacks(s); /* Without one it has not said READY: nobody can have
+                                               committed it, and it is compared when it is done. */
+    m->diverged = s->diverged;
+    memcpy(m->digest, s->vouch.digest, HASH_BYTES);
+    memcpy(m->check, s->vouch.check, HASH_BYTES);
     for (uint32_t i = 0; i < sizeof(m->slices); i++) {
         m->slices[i] = (uint8_t)(s->have.bits[i / 8] >> (i % 8 * 8));
     }
@@ -37,6 +43,9 @@ static void note_settle(struct step *s, uint32_t rank, const struct msg_settle *
     p->settled = true;
     p->settle_step = m->step;
     p->settle_held = m->held != 0;
+    p->settle_diverged = m->diverged != 0;
+    memcpy(p->settle_vouch.digest, m->digest, HASH_BYTES);
+    memcpy(p->settle_vouch.check, m->check, HASH_BYTES);
     slices_read(&p->settle_slices, m->slices);
 }
 
@@ -93,7 +102,11 @@ void settle_try(struct step *s, struct step_effects *fx)
     if (s->committed + 1 == newest && !MUTATED(SETTLE_LAGGARD)) {
         mu_assert(s->holds);
         commit(s, fx);
-    } else if (!any_behind && s->holds && RULE(SETTLE_ALL_HOLD, all_hold)) {
+    }
+    if (settle_differs(s, newest, fx)) {
+        return;
+    }
+    if (!any_behind && s->holds && RULE(SETTLE_ALL_HOLD, all_hold)) {
         if (!RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) || step_orphaned(s)) {
             return; /* Whoever was left out might yet be needed: not before this one is active. */
         }

@@ -22,6 +22,19 @@ void settle_begin(struct step *s, struct step_effects *fx);
 void on_settle(struct step *s, const struct step_event *e);
 void settle_try(struct step *s, struct step_effects *fx);
 
+/* step_agree.c: are the members the same? */
+void vouch_clear(struct step *s); /* of another state */
+void digest_ask(struct step *s, struct step_effects *fx);
+bool digest_lacks(const struct step *s); /* one is due, and not there */
+void check_ask(struct step *s, struct step_effects *fx);
+bool check_lacks(const struct step *s);
+void on_digest(struct step *s, const struct step_event *e);
+void on_checked(struct step *s, const struct step_event *e);
+/* Stops, and is true, if those who said READY for this step differ … */
+bool ready_differs(struct step *s, uint64_t step, struct step_effects *fx);
+/* … or those who stand at this step after a loss, or one of them has stopped before. */
+bool settle_differs(struct step *s, uint64_t newest, struct step_effects *fx);
+
 /* step.c */
 void begin_step(struct step *s, struct step_effects *fx); /* by the plan of an undisturbed step */
 void run_step(struct step *s, struct step_effects *fx);   /* by the plan that is there */

@@ -3,6 +3,7 @@
  * follow. */
 #include "comm/step.h"
 
+#include "base/crc32c.h"
 #include "comm/hook.h"
 #include "comm/reference.h"
 #include "core/step.h"
@@ -35,6 +36,8 @@ struct trainer {
     uint64_t base_step, reduce_step, apply_step;
     struct slices compute;
     uint64_t compute_step;
+    uint64_t digest_step, check_step; /* asked for; 0 */
+    uint32_t check_slice;
 };
 
 /* ---- the model ---- */
@@ -121,6 +124,13 @@ static void emit(struct step_effects *fx, const struct step_effect *e)
         t->compute = *e->slices;
         t->compute_step = e->step;
         break;
+    case STEP_CHECK:
+        t->check_step = e->step;
+        t->check_slice = e->slice;
+        break;
+    case STEP_DIGEST:
+        t->digest_step = e->step;
+        break;
     case STEP_REDUCE:
         t->reduce_due = true;
         t->reduce_step = e->step;
@@ -168,6 +178,36 @@ static void compute(struct trainer *t)
                           .kind = STEP_ON_COMPUTED, .step = t->compute_step, .slice = s});
         }
     }
+}
+
+static void vouch(struct trainer *t, struct step_event e, const float *values)
+{
+    uint8_t hash[HASH_BYTES] = {1};
+    uint32_t crc = crc32c(0, values, STEP_WEIGHTS * sizeof(*values));
+
+    memcpy(hash + 1, &crc, sizeof(crc));
+    e.u.hash = hash;
+    happen(t, e);
+}
+
+static void check(struct trainer *t)
+{
+    struct step_event e = {.kind = STEP_ON_CHECKED, .step = t->check_step, .slice = t->check_slice};
+    float values[STEP_WEIGHTS];
+
+    t->check_step = 0;
+    if (e.step == t->step.committed + 1) {
+        gradient(t->weights, e.step, e.slice, values);
+        vouch(t, e, values);
+    }
+}
+
+static void digest(struct trainer *t)
+{
+    struct step_event e = {.kind = STEP_ON_DIGEST, .step = t->digest_step};
+
+    t->digest_step = 0;
+    vouch(t, e, t->weights);
 }
 
 /* The sum of each of this rank's subtrees. */
@@ -242,6 +282,10 @@ static bool do_due(struct trainer *t)
                                       .step = t->base_step});
     } else if (t->apply_due) {
         apply(t);
+    } else if (t->digest_step != 0) {
+        digest(t);
+    } else if (t->check_step != 0) {
+        check(t);
     } else if (slices_next(&t->compute, 0) < STEP_SLICES) {
         compute(t);
         slices_clear(&t->compute);
@@ -342,7 +386,9 @@ void step_rank(struct rank *r)
                                        .slices_n = STEP_SLICES,
                                        .members_max = RANKS_MAX,
                                        .steps_n = STEP_STEPS,
-                                       .orphan_ms = 10 * RANKS_LIMIT_MS};
+                                       .orphan_ms = 10 * RANKS_LIMIT_MS,
+                                       .digest_every = 1,
+                                       .check_every = 2};
 
     rank_check(r, t != NULL && step_init(&t->step, &config) == MU_OK, "no memory");
     t->fx.emit = emit;

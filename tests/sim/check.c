@@ -168,6 +168,7 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
         return;
     }
+    vouch_commit(w, worker, era, step);
     if (era->lineage != c->lineage && zombie_may(w, era, step)) {
         return;
     }
@@ -254,7 +255,7 @@ void check_after(struct world *w)
 /* The run is over for everyone, as it should be. */
 bool check_done(const struct world *w)
 {
-    if (w->check.second_run) {
+    if (w->check.second_run || vouch_stopped(w)) {
         return true;
     }
     for (uint32_t m = 0; m < NODES_N; m++) {

@@ -86,6 +86,24 @@ static void draw_mode(struct world *w)
     w->config.plain = draw <= 1;
 }
 
+/* In the same way. */
+static void draw_vouch(struct world *w)
+{
+    static const uint32_t every[] = {0, 1, 3, 7};
+    struct sim_config *k = &w->config;
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x766f756368));
+    k->digest_every = every[prng_below(&p, 4)];
+    k->check_every = every[prng_below(&p, 4)];
+    if (prng_chance(&p, 200000)) {
+        k->odd = prng_chance(&p, 500000) ? ODD_DIGEST : ODD_CHECK;
+        k->odd_from = prng_between(&p, 1, k->steps_n);
+        k->odd_worker =
+            (uint32_t)prng_below(&p, k->nodes_n) * SLOTS_N + (uint32_t)prng_below(&p, k->slots);
+    }
+}
+
 static void draw_config(struct world *w)
 {
     struct sim_config *k = &w->config;
@@ -103,6 +121,7 @@ static void draw_config(struct world *w)
     k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
     draw_mode(w);
+    draw_vouch(w);
     k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 250000);
 }
 

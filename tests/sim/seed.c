@@ -27,8 +27,8 @@ static void prepare(struct world *w, uint64_t seed)
 /* Where everyone stands, for a run that does not end. */
 static void trace_standing(struct world *w)
 {
-    static const char *const phases[] = {"out",  "loading", "settling", "computing",
-                                         "held", "idle",    "parked",   "finished"};
+    static const char *const phases[] = {"out",  "loading", "settling", "computing", "held",
+                                         "idle", "parked",  "finished", "stopped"};
 
     for (uint32_t i = 0; i < WORKERS_N; i++) {
         const struct trainer *t = trainer_at(w, i);

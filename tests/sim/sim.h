@@ -3,7 +3,7 @@
  *
  *   world.c    time and the queue of events          net.c      frames and broken links
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
- *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c)
+ *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c, vouch.c)
  *   program.c  … or plain scripts, in restart mode
  *   check.c    what must hold, after every event
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
@@ -156,6 +156,11 @@ struct sim_config {
     uint64_t fate_end_us;      /* then everything heals */
     bool pair_stays_cut;
     bool long_faults;
+    uint32_t digest_every, check_every;
+    /* A worker gives one hash at or after this step that is not what the others have. */
+    enum { ODD_NEVER, ODD_DIGEST, ODD_CHECK } odd;
+    uint64_t odd_from;
+    uint32_t odd_worker;
     uint8_t mode; /* enum mode, as the agents ask for it */
     bool plain;   /* the scripts know nothing of muster */
 };
@@ -170,6 +175,8 @@ struct era {
     uint32_t full_n; /* nodes with all their slots in it */
     uint8_t kind, flags;
     bool active;
+    bool vouched_right, vouched_odd; /* said in it, of the step that has an odd hash */
+    bool told_stop;                  /* a member settled in it as one who has stopped */
     uint64_t base;
     uint64_t head;        /* of the lineage that this one began: its newest committed step … */
     uint64_t last_active; /* … and its last active generation */
@@ -187,6 +194,9 @@ struct check {
     uint64_t first_in[STEPS_N + 1]; /* the generation that committed it first */
     uint64_t checkpoint;
     bool ended;
+    uint64_t odd_step; /* whose READYs have an odd hash; 0: none yet */
+    wid odd_self;
+    bool stopped;    /* somebody has, for that reason */
     bool second_run; /* the job has ended, and somebody came late enough to start it again */
     uint64_t programs_done_n;
     uint64_t commits_n, takeovers_n, healed_newest, healed_us, flaps_n;
@@ -213,6 +223,8 @@ enum sim_kind {
     SIM_LOADED_DATA,
     SIM_BASE,
     SIM_COMPUTED,
+    SIM_CHECKED,
+    SIM_DIGESTED,
     SIM_APPLIED,
     SIM_STOP,
     SIM_PROGRAM,
@@ -302,6 +314,10 @@ void trainer_life(struct world *w, uint32_t worker, wid self);
 void trainer_kill(struct world *w, uint32_t worker, uint32_t code);
 void trainer_event(struct world *w, struct sim_event *e);
 struct trainer *trainer_at(struct world *w, uint32_t worker);
+
+/* vouch.c */
+void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint64_t step);
+bool vouch_stopped(const struct world *w); /* the whole job has */
 
 /* program.c */
 void program_start(struct world *w, uint32_t worker, wid self, const struct generation *g);

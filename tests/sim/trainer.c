@@ -148,6 +148,13 @@ static void emit(struct step_effects *base, const struct step_effect *e)
     case STEP_COMPUTE:
         compute(w, fx->worker, e);
         break;
+    case STEP_CHECK:
+    case STEP_DIGEST:
+        vouch_ask(w, fx->worker, e);
+        break;
+    case STEP_DIVERGED:
+        vouch_stop(w, fx->worker, e);
+        break;
     case STEP_REDUCE:
         reduce_begin(w, fx->worker, e->step);
         break;
@@ -165,9 +172,11 @@ static void emit(struct step_effects *base, const struct step_effect *e)
         stream(w, fx->worker);
         break;
     case STEP_SEND_READY:
+        vouch_ready(w, fx->worker, e);
         trainer_send_all(w, fx->worker, e->group, WIRE_READY, e->ready);
         break;
     case STEP_SEND_SETTLE:
+        vouch_settle(w, fx->worker, e);
         trainer_send_all(w, fx->worker, e->group, WIRE_SETTLE, e->settle);
         break;
     case STEP_FORGET:
@@ -199,6 +208,8 @@ void trainer_life(struct world *w, uint32_t worker, wid self)
     t->self = self;
     t->step.config.steps_n = w->config.steps_n;
     t->step.config.orphan_ms = 3000;
+    t->step.config.digest_every = w->config.digest_every;
+    t->step.config.check_every = w->config.check_every;
     t->warm = false;
     t->probing_us = t->stuck_us = 0;
     t->reduce_generation = t->reduce_step = 0;
@@ -416,6 +427,10 @@ void trainer_event(struct world *w, struct sim_event *f)
         break;
     case SIM_COMPUTED:
         on_computed(w, f->to, f);
+        break;
+    case SIM_CHECKED:
+    case SIM_DIGESTED:
+        vouch_event(w, f->to, f);
         break;
     case SIM_APPLIED:
         on_applied(w, f->to, f);

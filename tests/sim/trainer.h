@@ -19,6 +19,13 @@ void reduce_part(struct world *w, uint32_t worker, uint64_t generation, const st
 void reduce_sum(struct world *w, uint32_t worker, uint64_t generation, const struct msg_sum *m);
 void reduce_resend(struct world *w, uint32_t worker);
 
+/* vouch.c */
+void vouch_ask(struct world *w, uint32_t worker, const struct step_effect *e);
+void vouch_event(struct world *w, uint32_t worker, const struct sim_event *f);
+void vouch_ready(struct world *w, uint32_t worker, const struct step_effect *e);
+void vouch_settle(struct world *w, uint32_t worker, const struct step_effect *e);
+void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e);
+
 /* peers.c */
 void peers_link(struct world *w, uint32_t worker);
 void peers_answer(struct world *w, uint32_t worker, const struct msg_probe *m);

@@ -166,6 +166,8 @@ static enum receiver receiver_of(enum sim_kind kind)
     case SIM_LOADED_DATA:
     case SIM_BASE:
     case SIM_COMPUTED:
+    case SIM_CHECKED:
+    case SIM_DIGESTED:
     case SIM_APPLIED:
     case SIM_STOP:
     case SIM_PROGRAM:

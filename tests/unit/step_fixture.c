@@ -43,6 +43,14 @@ static void ask_compute(struct crewman *m, const struct step_effect *e)
     m->asked_step = e->step;
 }
 
+static void stopped(struct crewman *m, const struct step_effect *e)
+{
+    m->stops_n++;
+    m->difference = e->difference;
+    m->odd_n = e->odd_n;
+    memcpy(m->odd, e->odd, e->odd_n * sizeof(*e->odd));
+}
+
 static void emit(struct step_effects *base, const struct step_effect *e)
 {
     uint32_t i = ((struct crew_effects *)base)->i;
@@ -63,6 +71,16 @@ static void emit(struct step_effects *base, const struct step_effect *e)
         break;
     case STEP_COMPUTE:
         ask_compute(m, e);
+        break;
+    case STEP_CHECK:
+        m->check_step = e->step;
+        m->check_slice = e->slice;
+        break;
+    case STEP_DIGEST:
+        m->digest_step = e->step;
+        break;
+    case STEP_DIVERGED:
+        stopped(m, e);
         break;
     case STEP_REDUCE:
         m->reduce_step = e->step;
@@ -176,18 +194,48 @@ void later(uint64_t ms)
 
 /* ---- what drivers do ---- */
 
+void check(uint32_t i)
+{
+    struct crewman *m = &crew.men[i];
+    uint8_t hash[HASH_BYTES] = {1, (uint8_t)m->check_slice, m->odd_check};
+    struct step_event e = {.kind = STEP_ON_CHECKED, .step = m->check_step, .u.hash = hash};
+
+    e.slice = m->check_slice;
+    m->checks_n += m->check_step != 0;
+    m->check_step = 0;
+    if (e.step != 0) {
+        step_it(i, &e);
+    }
+}
+
+void digest(uint32_t i)
+{
+    struct crewman *m = &crew.men[i];
+    uint8_t hash[HASH_BYTES] = {2, (uint8_t)m->digest_step, m->odd_digest};
+    struct step_event e = {.kind = STEP_ON_DIGEST, .step = m->digest_step, .u.hash = hash};
+
+    m->digests_n += m->digest_step != 0;
+    m->digest_step = 0;
+    if (e.step != 0) {
+        step_it(i, &e);
+    }
+}
+
 void compute(uint32_t i)
 {
     struct crewman *m = &crew.men[i];
     struct slices todo = m->asked;
 
+    check(i);
     slices_clear(&m->asked);
     for (uint32_t s = slices_next(&todo, 0); s < SLICES_MAX; s = slices_next(&todo, s + 1)) {
         assert_false(slices_has(&m->computed, s)); /* Nothing is computed twice. */
         slices_add(&m->computed, s);
         m->computed_n++;
-        step_it(i,
-                &(struct step_event){.kind = STEP_ON_COMPUTED, .step = m->asked_step, .slice = s});
+        step_it(i, &(struct step_event){.kind = STEP_ON_COMPUTED,
+                                        .generation = worker(i)->group.number,
+                                        .step = m->asked_step,
+                                        .slice = s});
     }
 }
 
@@ -206,6 +254,9 @@ void apply(uint32_t i)
 
     crew.men[i].apply_step = 0;
     step_it(i, &(struct step_event){.kind = STEP_ON_APPLIED, .step = step});
+    if (!crew.no_digests) {
+        digest(i);
+    }
 }
 
 void load(uint32_t i, uint64_t step)
@@ -213,6 +264,9 @@ void load(uint32_t i, uint64_t step)
     crew.men[i].base = false;
     step_it(i, &(struct step_event){
                    .kind = STEP_ON_LOADED, .step = step, .generation = worker(i)->group.number});
+    if (!crew.no_digests) {
+        digest(i);
+    }
 }
 
 void linked(uint32_t i)
@@ -313,7 +367,8 @@ static bool flow_one(uint32_t i)
         return stream(i);
     } else if (m->link) {
         linked(i);
-    } else if (slices_count(&m->asked) > 0 && m->asked_step <= crew.stop_at) {
+    } else if ((slices_count(&m->asked) > 0 || m->check_step != 0) &&
+               MAX(m->asked_step, m->check_step) <= crew.stop_at) {
         compute(i);
     } else if (m->reduce_step != 0 && m->reduce_step <= crew.stop_at && reduce_can_end(i)) {
         reduce(i);
@@ -368,6 +423,15 @@ int crew_setup(void **state)
         lease(i);
     }
     return 0;
+}
+
+void crew_config(uint64_t digest_every, uint64_t check_every, bool keeps_none)
+{
+    for (uint32_t i = 0; i < CREW_N; i++) {
+        worker(i)->config.digest_every = digest_every;
+        worker(i)->config.check_every = check_every;
+        worker(i)->config.keeps_none = keeps_none;
+    }
 }
 
 int crew_teardown(void **state)

@@ -18,10 +18,16 @@ struct crewman {
     bool gone;                     /* dead, or not to move in flow() */
     struct slices asked, computed; /* slices: to be computed; computed ever for asked_step */
     uint64_t asked_step, reduce_step, apply_step, base_step;
+    uint64_t check_step, digest_step; /* asked for; 0 */
+    uint32_t check_slice;
+    uint8_t odd_check, odd_digest; /* not 0: what it computes differs from the others' */
     bool base, link, stream;
     /* Counts of what it did. */
     uint32_t commits_n, reports_n, forgets_n, cancels_n, links_n, streams_n, readies_n, settles_n;
-    uint32_t computed_n;
+    uint32_t computed_n, checks_n, digests_n;
+    /* What it said when it stopped. */
+    uint32_t stops_n, odd_n, odd[CREW_N];
+    enum step_difference difference;
 };
 
 struct letter {
@@ -40,6 +46,7 @@ struct crew {
     struct letter letters[1024];
     uint32_t letters_n;
     bool cut[CREW_N][CREW_N]; /* [from][to]: lost */
+    bool no_digests;
 };
 
 extern struct crew crew;
@@ -47,6 +54,7 @@ extern struct crew crew;
 #define CREW_CASE(name) cmocka_unit_test_setup_teardown(name, crew_setup, crew_teardown)
 
 int crew_setup(void **state);
+void crew_config(uint64_t digest_every, uint64_t check_every, bool keeps_none);
 int crew_teardown(void **state);
 
 struct step *worker(uint32_t i);
@@ -66,6 +74,8 @@ void later(uint64_t ms); /* time passes for all */
 void compute(uint32_t i);
 void reduce(uint32_t i);
 void apply(uint32_t i);
+void check(uint32_t i);  /* compute() does it, too */
+void digest(uint32_t i); /* apply() and load() do it, too, unless crew.no_digests */
 void load(uint32_t i, uint64_t step);
 void linked(uint32_t i);
 

@@ -35,8 +35,9 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 03 3100 18000000 0700000000000000 0807060504030201 c420569d "
-               "0200000003000000 2900000000000000 0800000000000000");
+               "4d535452 01 03 3100 38000000 0700000000000000 0807060504030201 439c9379 "
+               "0200000003000000 2900000000000000 0800000000000000 "
+               "00000000000000000000000000000000 00000000000000000000000000000000");
 }
 
 struct item {
@@ -169,13 +170,20 @@ static void lines_read_like_this(void **state)
     struct msg_sync sync = {.worker = wid_make(1, 0, 1), .request = 2, .tag = "go", .data_n = 5};
     struct msg_ended ended = {.run = 1, .step = 9, .failed = 1, .why = "n2.0#1 exited with 3"};
 
-    expect_line(WIRE_READY, &ready, 7, "ready gen=7 from=n3.0#2 step=41 newest=8");
-    expect_line(WIRE_SETTLE, &settle, 9, "settle gen=9 from=n1.2#3 step=40 held=yes slices=none");
+    expect_line(WIRE_READY, &ready, 7,
+                "ready gen=7 from=n3.0#2 step=41 newest=8 digest=00000000000000000000000000000000 "
+                "check=00000000000000000000000000000000");
+    expect_line(WIRE_SETTLE, &settle, 9,
+                "settle gen=9 from=n1.2#3 step=40 held=yes slices=none "
+                "digest=00000000000000000000000000000000 "
+                "check=00000000000000000000000000000000 diverged=no");
     settle.slices[0] = 0x0f;
     settle.slices[1] = 0x41;
     settle.slices[127] = 0xc0;
     expect_line(WIRE_SETTLE, &settle, 9,
-                "settle gen=9 from=n1.2#3 step=40 held=yes slices=0-3,8,14,1022-1023");
+                "settle gen=9 from=n1.2#3 step=40 held=yes slices=0-3,8,14,1022-1023 "
+                "digest=00000000000000000000000000000000 "
+                "check=00000000000000000000000000000000 diverged=no");
     expect_line(WIRE_REFUSED, &refused, 0, "refused status=-5 text=\"say \\\"no\\\" to it\"");
     expect_line(WIRE_REPORTS, &all, 0,
                 "reports seq=4 reports=[slot=0 phase=in entered=7 addr=10.0.0.1:99, "

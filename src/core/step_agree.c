@@ -1,0 +1,267 @@
+/* Are the members the same? Each vouches for its state, at intervals, and for a slice that others
+ * compute as well, now and then; who differs is found before anything is committed.
+ *
+ * A step is committed by READYs only if those of all its members agree; all see the same ones, so
+ * all commit or all stop. After a loss the living are compared by what they settle with. What is
+ * not found:
+ * - a difference from a member that died before the others had its word. If its result counts its
+ *   gradients are in it; its state is nobody's any more.
+ * - a difference that began after the last digest: the next one finds it. States don't grow the
+ * same again by themselves.
+ * - that of the last state of the run: there is no step after it.
+ * - a newcomer's gradients, if its generation computes nothing, or loses somebody in its first
+ * step.
+ * - anything in a group of one.
+ * A member that has stopped says so when it settles, so that a loss does not set the others going
+ * again. Only a fresh generation, from a checkpoint, does. */
+#include "base/prng.h"
+#include "core/mutation.h"
+#include "core/step_state.h"
+
+#include <string.h>
+
+#define NO_SLICE UINT32_MAX
+
+static bool is_zero(const uint8_t *hash)
+{
+    static const uint8_t zero[HASH_BYTES];
+
+    return memcmp(hash, zero, HASH_BYTES) == 0;
+}
+
+void vouch_clear(struct step *s)
+{
+    memset(&s->vouch, 0, sizeof(s->vouch));
+    s->digested = s->checked = false;
+}
+
+/* ---- the state ---- */
+
+static bool digest_is_due(const struct step *s)
+{
+    return s->config.digest_every != 0 && s->committed > 0 &&
+           s->committed % s->config.digest_every == 0;
+}
+
+void digest_ask(struct step *s, struct step_effects *fx)
+{
+    if (digest_is_due(s)) {
+        say(fx, STEP_DIGEST, s->committed);
+    }
+}
+
+bool digest_lacks(const struct step *s)
+{
+    return digest_is_due(s) && !s->digested;
+}
+
+void on_digest(struct step *s, const struct step_event *e)
+{
+    if (e->step == s->committed && s->applied && s->entered != 0 && digest_lacks(s)) {
+        memcpy(s->vouch.digest, e->u.hash, HASH_BYTES);
+        s->digested = true;
+    }
+}
+
+/* ---- the check slice ---- */
+
+uint32_t step_check_slice(uint64_t step, uint32_t slices_n)
+{
+    return (uint32_t)(prng_mix(step) & (slices_n - 1));
+}
+
+/* Those who had the state before the others of this generation. */
+static bool is_veteran(const struct group *g, uint32_t rank)
+{
+    return g->caught_up[rank] != 0 || (g->kind == GENERATION_FRESH && rank == 0);
+}
+
+static uint32_t lowest_veteran(const struct group *g)
+{
+    uint32_t rank = 0;
+
+    while (rank + 1 < g->n && !is_veteran(g, rank)) {
+        rank++;
+    }
+    return rank;
+}
+
+/* The check slice of the next step if this worker is to vouch for it, else NO_SLICE. Its owner
+ * does, and at an interval one other, another one each time. With newcomers all of them do, and a
+ * veteran. The slice depends on the step alone: so what was hashed before a loss is of use after.
+ */
+static uint32_t check_of(const struct step *s)
+{
+    const struct group *g = &s->group;
+    uint64_t step = s->committed + 1;
+    uint32_t slice = step_check_slice(step, s->config.slices_n);
+    uint32_t owner = plan_rank(&s->plan, slice);
+    bool mine = owner == g->me;
+
+    if (s->config.keeps_none || g->n < 2) {
+        return NO_SLICE;
+    }
+    if (g->newcomers && step == s->first) {
+        mine |= !is_veteran(g, g->me) || (!is_veteran(g, owner) && lowest_veteran(g) == g->me);
+    } else if (s->config.check_every != 0 && step % s->config.check_every == 0) {
+        mine |= (owner + 1 + step % (g->n - 1)) % g->n == g->me;
+    } else {
+        return NO_SLICE;
+    }
+    return mine ? slice : NO_SLICE;
+}
+
+bool check_lacks(const struct step *s)
+{
+    return !s->checked && check_of(s) != NO_SLICE;
+}
+
+void check_ask(struct step *s, struct step_effects *fx)
+{
+    struct step_effect e = {.kind = STEP_CHECK, .step = s->committed + 1, .slice = check_of(s)};
+
+    if (check_lacks(s)) {
+        fx->emit(fx, &e);
+    }
+}
+
+void on_checked(struct step *s, const struct step_event *e)
+{
+    if (e->step == s->committed + 1 && s->applied && s->entered != 0 && !s->checked &&
+        !s->config.keeps_none && e->slice == step_check_slice(e->step, s->config.slices_n)) {
+        memcpy(s->vouch.check, e->u.hash, HASH_BYTES);
+        s->checked = true;
+    }
+}
+
+/* ---- comparing ---- */
+
+static const uint8_t *hash_of(const struct step *s, uint32_t rank, enum step_difference what)
+{
+    return what == STEP_STATES ? s->vouches[rank].digest : s->vouches[rank].check;
+}
+
+static bool all_same(const struct step *s, enum step_difference what)
+{
+    const uint8_t *first = NULL;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const uint8_t *hash = hash_of(s, i, what);
+
+        if (is_zero(hash)) {
+            continue;
+        }
+        first = first == NULL ? hash : first;
+        if (memcmp(hash, first, HASH_BYTES) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t count_like(const struct step *s, uint32_t rank, enum step_difference what)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        n += memcmp(hash_of(s, i, what), hash_of(s, rank, what), HASH_BYTES) == 0;
+    }
+    return n;
+}
+
+/* Fills s->odd: all but the largest set of equals; all, if two sets are the largest. */
+static uint32_t find_odd(struct step *s, enum step_difference what)
+{
+    uint32_t most = 0, like = 0, odd_n = 0;
+    bool tie = false;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const uint8_t *hash = hash_of(s, i, what);
+        uint32_t n = is_zero(hash) ? 0 : count_like(s, i, what);
+
+        if (n > most) {
+            most = n;
+            like = i;
+            tie = false;
+        } else if (n != 0 && n == most) {
+            tie |= memcmp(hash, hash_of(s, like, what), HASH_BYTES) != 0;
+        }
+    }
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const uint8_t *hash = hash_of(s, i, what);
+
+        if (!is_zero(hash) && (tie || memcmp(hash, hash_of(s, like, what), HASH_BYTES) != 0)) {
+            s->odd[odd_n++] = i;
+        }
+    }
+    return odd_n;
+}
+
+static void stop(struct step *s, enum step_difference what, struct step_effects *fx)
+{
+    struct step_effect e = {.kind = STEP_DIVERGED,
+                            .step = s->committed + 1,
+                            .group = &s->group,
+                            .difference = what,
+                            .odd = s->odd,
+                            .odd_n = what == STEP_TOLD ? 0 : find_odd(s, what)};
+    bool knew = s->diverged;
+
+    s->phase = STEP_STOPPED;
+    s->diverged = true;
+    if (!knew) {
+        fx->emit(fx, &e);
+    }
+    say(fx, STEP_REPORT, s->committed);
+}
+
+static bool vouches_differ(struct step *s, struct step_effects *fx)
+{
+    if (!RULE(DIGEST_WITHHOLDS, all_same(s, STEP_STATES))) {
+        stop(s, STEP_STATES, fx);
+        return true;
+    }
+    if (!RULE(CHECK_WITHHOLDS, all_same(s, STEP_GRADIENTS))) {
+        stop(s, STEP_GRADIENTS, fx);
+        return true;
+    }
+    return false;
+}
+
+/* Whoever is past the step has committed it: then there was no difference. */
+bool ready_differs(struct step *s, uint64_t step, struct step_effects *fx)
+{
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const struct peer *p = &s->peers[i];
+
+        memset(&s->vouches[i], 0, sizeof(s->vouches[i]));
+        if (p->ready && p->ready_step == step) {
+            s->vouches[i] = p->ready_vouch;
+        }
+    }
+    return vouches_differ(s, fx);
+}
+
+/* Those who are one behind have another state; they are compared when they say READY. */
+bool settle_differs(struct step *s, uint64_t newest, struct step_effects *fx)
+{
+    bool told = false;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const struct peer *p = &s->peers[i];
+
+        told |= p->settle_diverged;
+        memset(&s->vouches[i], 0, sizeof(s->vouches[i]));
+        if (p->settle_step == newest) {
+            s->vouches[i] = p->settle_vouch;
+        }
+    }
+    if (vouches_differ(s, fx)) {
+        return true;
+    }
+    if (!RULE(STOP_SPREADS, !told)) {
+        stop(s, STEP_TOLD, fx);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,190 @@
+/* What a simulated worker vouches for: the digest of its state, the hash of a check slice. In some
+ * seeds one worker has one that differs: then nothing may be committed over it. */
+#include "sim/trainer.h"
+
+#include <string.h>
+
+#define DIGEST_US 100
+
+static void hash_make(uint64_t a, uint64_t b, uint8_t hash_out[HASH_BYTES])
+{
+    uint64_t words[2] = {prng_mix(a) | 1, prng_mix(a ^ prng_mix(b))};
+
+    memcpy(hash_out, words, HASH_BYTES);
+}
+
+static void digest_make(const uint64_t *weights, uint8_t hash_out[HASH_BYTES])
+{
+    hash_make(weights[0], weights[1], hash_out);
+}
+
+static void check_make(struct world *w, const uint64_t *weights, uint64_t step, uint32_t slice,
+                       uint8_t hash_out[HASH_BYTES])
+{
+    hash_make(model_leaf(&w->model, weights, step, slice, 0).h,
+              model_leaf(&w->model, weights, step, slice, 1).h, hash_out);
+}
+
+/* ---- the driver ---- */
+
+void vouch_ask(struct world *w, uint32_t worker, const struct step_effect *e)
+{
+    bool checks = e->kind == STEP_CHECK;
+    uint64_t delay_us =
+        checks ? (w->fortune.slice_min_us + w->fortune.slice_max_us) / 2 : DIGEST_US;
+    struct sim_event *f = world_after(w, delay_us, checks ? SIM_CHECKED : SIM_DIGESTED, worker,
+                                      trainer_at(w, worker)->life);
+
+    f->a = e->step;
+    f->b = e->slice;
+    f->from = trainer_at(w, worker)->self;
+}
+
+/* This one hash is another; `step` is that of the READY that will carry it. */
+static void spoil(struct world *w, uint32_t worker, uint64_t step, uint8_t hash[HASH_BYTES])
+{
+    struct check *c = &w->check;
+
+    if (c->odd_step == 0 && worker == w->config.odd_worker && step >= w->config.odd_from) {
+        c->odd_step = step;
+        c->odd_self = trainer_at(w, worker)->self;
+        hash[HASH_BYTES - 1] ^= 0x80;
+        trace(w, trace_worker(w, c->odd_self), "has %s that differs",
+              w->config.odd == ODD_DIGEST ? "a digest" : "a check slice");
+    }
+}
+
+void vouch_event(struct world *w, uint32_t worker, const struct sim_event *f)
+{
+    struct trainer *t = trainer_at(w, worker);
+    uint8_t hash[HASH_BYTES];
+    struct step_event e = {.step = f->a, .slice = (uint32_t)f->b, .u.hash = hash};
+
+    if (f->from != t->self || !t->step.applied) {
+        return;
+    }
+    if (f->kind == SIM_DIGESTED && f->a == t->step.committed) {
+        e.kind = STEP_ON_DIGEST;
+        digest_make(t->weights, hash);
+        if (w->config.odd == ODD_DIGEST) {
+            spoil(w, worker, e.step + 1, hash);
+        }
+        trainer_step(w, worker, &e);
+    } else if (f->kind == SIM_CHECKED && f->a == t->step.committed + 1) {
+        e.kind = STEP_ON_CHECKED;
+        check_make(w, t->weights, e.step, e.slice, hash);
+        if (w->config.odd == ODD_CHECK) {
+            spoil(w, worker, e.step, hash);
+        }
+        trainer_step(w, worker, &e);
+    }
+}
+
+/* ---- what must hold ---- */
+
+static struct era *era_of(struct world *w, uint64_t generation)
+{
+    return &w->check.eras[generation % GENERATIONS_N];
+}
+
+/* Notes a hash that was said of the step in question. */
+static void note(struct world *w, uint64_t generation, uint64_t step, const uint8_t *digest,
+                 const uint8_t *check)
+{
+    static const uint8_t zero[HASH_BYTES];
+    const uint8_t *said = w->config.odd == ODD_DIGEST ? digest : check;
+    struct era *era = era_of(w, generation);
+    uint8_t right[HASH_BYTES];
+
+    if (w->config.odd == ODD_NEVER || step != w->check.odd_step ||
+        memcmp(said, zero, HASH_BYTES) == 0) {
+        return;
+    }
+    if (w->config.odd == ODD_DIGEST) {
+        digest_make(w->model.weights[step - 1], right);
+    } else {
+        check_make(w, w->model.weights[step - 1], step, step_check_slice(step, SLICES_N), right);
+    }
+    if (memcmp(said, right, HASH_BYTES) == 0) {
+        era->vouched_right = true;
+    } else {
+        era->vouched_odd = true;
+    }
+}
+
+void vouch_ready(struct world *w, uint32_t worker, const struct step_effect *e)
+{
+    const struct msg_ready *m = e->ready;
+    const struct step *s = &trainer_at(w, worker)->step;
+
+    note(w, e->group->number, m->step, m->digest, m->check);
+    if (s->config.digest_every == 1 && s->phase == STEP_HELD && m->step == s->committed + 1 &&
+        m->step > 1 && m->digest[0] == 0) {
+        world_fail(w, "%s says READY for step %" PRIu64 " without the digest that is due",
+                   trace_worker(w, m->from), m->step);
+    }
+}
+
+void vouch_settle(struct world *w, uint32_t worker, const struct step_effect *e)
+{
+    const struct msg_settle *m = e->settle;
+
+    note(w, e->group->number, m->step + 1, m->digest, m->check);
+    era_of(w, e->group->number)->told_stop |= m->diverged != 0;
+}
+
+void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint64_t step)
+{
+    const char *who = trace_worker(w, trainer_at(w, worker)->self);
+
+    if (era->vouched_right && era->vouched_odd && step == w->check.odd_step) {
+        world_fail(
+            w,
+            "%s commits step %" PRIu64 " although %s of a member of generation %" PRIu64 " differs",
+            who, step, w->config.odd == ODD_DIGEST ? "the state" : "a gradient", era->number);
+    }
+    if (era->told_stop && step >= w->check.odd_step) {
+        world_fail(w, "%s commits step %" PRIu64 " although a member has stopped", who, step);
+    }
+}
+
+void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
+{
+    const struct era *era = era_of(w, e->group->number);
+    const char *who = trace_worker(w, trainer_at(w, worker)->self);
+    bool named = false;
+
+    trace(w, who, "stops before step %" PRIu64 ": members differ", e->step);
+    w->check.stopped = true;
+    for (uint32_t i = 0; i < e->odd_n; i++) {
+        named |= e->group->ids[e->odd[i]] == w->check.odd_self;
+    }
+    if (e->difference == STEP_TOLD) {
+        if (!era->told_stop || e->odd_n != 0) {
+            world_fail(w, "%s stops, and nobody has told it to", who);
+        }
+    } else if (!era->vouched_right || !era->vouched_odd || !named || e->odd_n > 2 ||
+               (e->difference == STEP_STATES) != (w->config.odd == ODD_DIGEST)) {
+        world_fail(w, "%s stops before step %" PRIu64 " for no reason, or names the wrong ones",
+                   who, e->step);
+    }
+}
+
+bool vouch_stopped(const struct world *w)
+{
+    const struct era *era = &w->check.eras[w->check.active % GENERATIONS_N];
+    uint32_t stopped_n = 0;
+
+    for (uint32_t i = 0; w->check.stopped && i < era->members_n; i++) {
+        const struct trainer *t =
+            &w->machines[era->workers[i] / SLOTS_N].trainers[era->workers[i] % SLOTS_N];
+
+        if (t->running && t->self == era->members[i]) {
+            if (t->step.phase != STEP_STOPPED) {
+                return false;
+            }
+            stopped_n++;
+        }
+    }
+    return stopped_n > 0;
+}
