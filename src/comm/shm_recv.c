@@ -96,11 +96,12 @@ int shm_head(struct link *l, struct note *note_out)
     return MU_OK;
 }
 
+/* Mail is of no call, and its bytes lie in the ring: what was said was said. */
 static bool is_void(struct shm_link *s)
 {
     const uint32_t to = atomic_load_explicit(&shm_in(s)->void_to, memory_order_relaxed);
 
-    return (int32_t)(to - number_of_current(s)) > 0;
+    return s->note.kind != NOTE_MAIL && (int32_t)(to - number_of_current(s)) > 0;
 }
 
 int shm_body(struct link *l, void *place, const void **data_out)

@@ -10,13 +10,6 @@
  * planned one may have skipped it. */
 enum { MOVE_MS = 100 };
 
-const char *run_who(wid worker, char text[WHO_MAX])
-{
-    snprintf(text, WHO_MAX, "n%" PRIu32 ".%" PRIu32 "#%" PRIu32, wid_node(worker), wid_slot(worker),
-             wid_incarnation(worker));
-    return text;
-}
-
 bool regroup_is_other(const struct mu_run *run)
 {
     return run->data.group != 0 && run->data.group_as != run->life.worker;

@@ -3,6 +3,7 @@
 #include "run/run.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,4 +59,11 @@ void run_resolve(struct generation *g)
     for (uint32_t i = 0; i < g->members_n; i++) {
         resolve(g->members[i].addr);
     }
+}
+
+const char *run_who(wid worker, char text[WHO_MAX])
+{
+    snprintf(text, WHO_MAX, "n%" PRIu32 ".%" PRIu32 "#%" PRIu32, wid_node(worker), wid_slot(worker),
+             wid_incarnation(worker));
+    return text;
 }

@@ -526,6 +526,14 @@ static bool is_streaming(const struct train *t)
     return t->stream_due || (t->step.phase == STEP_LOADING && !t->base_due);
 }
 
+/* What was asked for in an older generation is void. */
+static bool has_slices(const struct train *t)
+{
+    return t->todo_generation == t->step.group.number && t->todo_step == t->step.committed + 1 &&
+           (slices_next(&t->todo, 0) < t->step.config.slices_n ||
+            (t->check_due && t->check_step == t->todo_step));
+}
+
 /* One thing that is due. MU_OK: the caller is needed; MU_EAGAIN: go on. */
 static int turn(struct train *t, mu_work *work)
 {
@@ -566,8 +574,7 @@ static int turn(struct train *t, mu_work *work)
     if (t->digest_due) {
         return digest(t);
     }
-    if (slices_next(&t->todo, 0) < t->step.config.slices_n ||
-        (t->check_due && t->check_step == t->todo_step)) {
+    if (has_slices(t)) {
         return give_slice(t, work);
     }
     return t->reduce_due ? reduce(t) : hear(t);

@@ -126,7 +126,7 @@ int train_news(struct train *t)
         run_resolve(&news.newest);
         tell_generation(t, &news.newest);
     }
-    if (news.active > t->active && !t->forget_due) {
+    if (news.active > t->active && t->step.entered != 0 && !t->forget_due) {
         t->active = news.active;
         train_event(t, (struct step_event){.kind = STEP_ON_ACTIVE, .generation = t->active});
     }
