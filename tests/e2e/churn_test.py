@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Whatever happens to a job, it ends with the bits of one undisturbed worker, and each sample counted
+once: seeded schedules of kills, joins, drains, stops and crashes of the orchestrator.
+
+A failure names its seed: SEED=n runs that one alone. MUSTER_TEST_FULL=1 runs all.
+
+usage: [SEED=n] churn_test.py MUSTER [CASE…]
+"""
+import os
+
+import churn
+import elastic
+import kit
+
+SEED = int(os.environ['SEED']) if 'SEED' in os.environ else None
+STEPS = 650
+
+
+def seeds(full, sample):
+    if SEED is not None:
+        return [SEED]
+    return full if kit.FULL else sample
+
+
+def a_schedule_changes_nothing(model, seed, **env):
+    with kit.World() as world:
+        job = elastic.Training(world, model, '--max-restarts', '1000', nnodes='1:5', **env)
+        run = churn.Churn(job, seed)
+        try:
+            run.run(model.steps)
+            found = job.ends_well(*run.alive())
+        except Exception as error:
+            error.add_note(f'SEED={seed}; what happened: {run.done}')
+            raise
+        print(f'# seed {seed}: {len(run.done)} events, results of {len(found.generations)} generations: '
+              f'{", ".join(event for event, *_ in run.done)}', flush=True)
+
+
+def model_of(seed):
+    """Small and large, and epochs of any length."""
+    return elastic.trainer(STEPS, '--sleep-us', '4000', '--digest-every', '7',
+                           '--count', '500' if seed % 3 else '40000', samples=(1000, 777, 40)[seed % 3])
+
+
+def test_churn_by_shared_memory_changes_nothing():
+    for seed in seeds(range(100, 110), (100, 101)):
+        a_schedule_changes_nothing(model_of(seed), seed)
+
+
+def test_churn_by_tcp_changes_nothing():
+    for seed in seeds(range(200, 208), (200,)):
+        a_schedule_changes_nothing(model_of(seed), seed, MUSTER_TRANSPORT='tcp')
+
+
+def test_churn_of_mnist_changes_nothing():
+    for seed in seeds(range(300, 306), ()):
+        a_schedule_changes_nothing(elastic.mnist(STEPS, '--sleep-ms', '8'), seed)
+
+
+if __name__ == '__main__':
+    kit.run(__name__, 2)

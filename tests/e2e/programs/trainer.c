@@ -1,0 +1,319 @@
+/* A trainer for tests: a small model whose weights depend on every gradient, so that a step which
+ * was lost, made twice, or made of other samples shows in the digest at the end.
+ *
+ * usage: trainer [--steps N] [--slices N] [--samples N] [--global-batch N] [--epochs N] [--seed N]
+ *                [--count N] [--sleep-us N] [--warm-ms N] [--digest-every N] [--shard TEXT]
+ *
+ * --sleep-us: each slice takes that much longer. --warm-ms: it is that long until it is warm.
+ * --shard: one character of TEXT per worker and step, by mu_shard().
+ *
+ * It says what it does, a line each:
+ *     pid=12
+ *     step=3 generation=2 rank=0 world=3 samples=16
+ *     element=3 value=2 generation=1      (--shard: the element that it had in that step)
+ *     digest=0123456789abcdef steps=40 samples=640 slices=100 again=3 pause_us=120 status=-17
+ * and it does what its environment says:
+ *     TRAINER_LIMIT=FILE       8 bytes: it computes no slice of a step after that number
+ *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would
+ *     TRAINER_HANG=STEP        it does nothing any more in that step, once
+ *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
+#include "muster.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+struct trainer {
+    mu_run *run;
+    uint64_t steps, slices, samples, batch, epochs, seed, count, sleep_us, warm_ms, digest_every;
+    const char *shard;
+    const volatile uint64_t *limit;
+    uint64_t corrupt_at, hang_at;
+    float *weights, *momentum, *gradient;
+};
+
+static int give_up(const char *what, int rc)
+{
+    printf("failed=%s status=%d why=%s\n", what, rc, mu_error());
+    fflush(stdout);
+    fprintf(stderr, "trainer: %s: %s\n", what, mu_error());
+    return 1;
+}
+
+static void pause_us(uint64_t us)
+{
+    struct timespec ts = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+
+    while (us > 0 && nanosleep(&ts, &ts) != 0) {
+    }
+}
+
+static uint64_t number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
+/* ---- the model ---- */
+
+static void compute(struct trainer *t, const mu_work *work, double *loss)
+{
+    *loss = 0;
+    memset(t->gradient, 0, t->count * sizeof(float));
+    for (size_t s = 0; s < work->samples_n; s++) {
+        float x = (float)(work->samples[s] % 101) / 101 + (float)(work->seed % 13) / 64;
+
+        for (uint64_t i = 0; i < t->count; i++) {
+            t->gradient[i] += 0.3f * t->weights[i] - x * (float)(i % 7 + 1) / 9;
+        }
+        *loss += (double)(x * t->weights[work->samples[s] % t->count]);
+    }
+    for (uint64_t i = 0; i < t->count; i++) {
+        t->gradient[i] /= (float)work->samples_n;
+    }
+    *loss /= (double)work->samples_n;
+}
+
+static void update(struct trainer *t, const float *mean)
+{
+    for (uint64_t i = 0; i < t->count; i++) {
+        t->momentum[i] = 0.9f * t->momentum[i] + mean[i];
+        t->weights[i] -= 0.01f * t->momentum[i];
+    }
+}
+
+static uint64_t digest(const struct trainer *t)
+{
+    const float *const parts[] = {t->weights, t->momentum};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (int p = 0; p < 2; p++) {
+        const uint8_t *bytes = (const uint8_t *)parts[p];
+
+        for (size_t i = 0; i < t->count * sizeof(float); i++) {
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+        }
+    }
+    return hash;
+}
+
+/* ---- what tests want of it ---- */
+
+static void obey_limit(const struct trainer *t, uint64_t step)
+{
+    while (t->limit != NULL && step > *t->limit) {
+        pause_us(500);
+    }
+}
+
+static int open_limit(struct trainer *t)
+{
+    const char *path = getenv("TRAINER_LIMIT");
+    void *memory;
+    int fd;
+
+    if (path == NULL) {
+        return 0;
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    memory = fd >= 0 ? mmap(NULL, sizeof(uint64_t), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        fprintf(stderr, "trainer: can't read %s\n", path);
+        return -1;
+    }
+    close(fd);
+    t->limit = memory;
+    return 0;
+}
+
+static void say_warm(const struct trainer *t)
+{
+    const char *path = getenv("TRAINER_MARK");
+    FILE *file;
+
+    pause_us(t->warm_ms * 1000);
+    file = path != NULL ? fopen(path, "w") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%d", (int)getpid());
+        fclose(file);
+    }
+}
+
+static void hang(struct trainer *t, uint64_t step)
+{
+    if (step == t->hang_at) {
+        t->hang_at = 0;
+        for (;;) {
+            pause_us(1000000);
+        }
+    }
+}
+
+/* ---- training ---- */
+
+static int on_slice(struct trainer *t, const mu_work *work)
+{
+    double loss;
+
+    obey_limit(t, work->step);
+    hang(t, work->step);
+    if (t->shard != NULL) {
+        printf("element=%" PRIu64 " value=%c generation=%" PRIu64 " step=%" PRIu64 "\n",
+               work->samples[0], t->shard[work->samples[0]], work->generation, work->step);
+        fflush(stdout);
+    }
+    compute(t, work, &loss);
+    pause_us(t->sleep_us);
+    return mu_put(t->run, t->gradient, &loss);
+}
+
+static void on_step(struct trainer *t, const mu_work *work)
+{
+    update(t, work->gradient);
+    if (work->step == t->corrupt_at) {
+        t->weights[t->count / 2] += 1;
+    }
+    printf("step=%" PRIu64 " generation=%" PRIu64 " rank=%d world=%d samples=%" PRIu64 "\n",
+           work->step, work->generation, work->rank, work->world, work->step_samples);
+    fflush(stdout);
+}
+
+static int declare(struct trainer *t)
+{
+    int rc = mu_state(t->run, "weights", t->weights, t->count * sizeof(float));
+
+    if (rc == MU_OK) {
+        rc = mu_state(t->run, "momentum", t->momentum, t->count * sizeof(float));
+    }
+    if (rc == MU_OK) {
+        rc = mu_gradient(t->run, t->count, MU_F32);
+    }
+    if (rc == MU_OK) {
+        rc = mu_metric(t->run, "loss");
+    }
+    if (rc == MU_OK) {
+        rc = t->shard != NULL ? mu_shard(t->run, strlen(t->shard))
+                              : mu_data(t->run, t->samples, t->batch, t->epochs, t->seed);
+    }
+    return rc;
+}
+
+static int train(struct trainer *t)
+{
+    mu_training told = {0};
+    mu_work work;
+    int rc;
+
+    say_warm(t);
+    while ((rc = mu_next(t->run, &work)) == MU_OK) {
+        if (work.kind == MU_STEP) {
+            on_step(t, &work);
+        } else if ((rc = on_slice(t, &work)) != MU_OK) {
+            return give_up("mu_put", rc);
+        }
+    }
+    if (rc != MU_EDONE && rc != MU_ELEFT) {
+        return give_up("mu_next", rc);
+    }
+    mu_training_get(t->run, &told);
+    printf("%s=%016" PRIx64 " steps=%" PRIu64 " samples=%" PRIu64 " slices=%" PRIu64
+           " again=%" PRIu64 " pause_us=%" PRIu64 " status=%d\n",
+           rc == MU_EDONE ? "digest" : "left", digest(t), told.step, told.samples, told.slices,
+           told.slices_again, told.pause_max_us, rc);
+    fflush(stdout);
+    return 0;
+}
+
+static int allocate(struct trainer *t)
+{
+    t->weights = calloc(t->count, sizeof(float));
+    t->momentum = calloc(t->count, sizeof(float));
+    t->gradient = calloc(t->count, sizeof(float));
+    for (uint64_t i = 0; t->weights != NULL && i < t->count; i++) {
+        t->weights[i] = (float)(i % 11) / 11;
+    }
+    return t->weights != NULL && t->momentum != NULL && t->gradient != NULL ? 0 : -1;
+}
+
+static int join(struct trainer *t)
+{
+    mu_config config;
+
+    mu_config_init(&config);
+    config.slices = (uint32_t)t->slices;
+    config.steps = t->steps;
+    config.digest_every = t->digest_every;
+    return mu_join(&config, &t->run);
+}
+
+static int read_options(struct trainer *t, int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } numbers[] = {{"steps", &t->steps},     {"slices", &t->slices},
+                   {"samples", &t->samples}, {"global-batch", &t->batch},
+                   {"epochs", &t->epochs},   {"seed", &t->seed},
+                   {"count", &t->count},     {"sleep-us", &t->sleep_us},
+                   {"warm-ms", &t->warm_ms}, {"digest-every", &t->digest_every}};
+    enum { N = sizeof(numbers) / sizeof(numbers[0]) };
+    struct option options[N + 2] = {{0}};
+    int at;
+
+    for (int i = 0; i < N; i++) {
+        options[i] = (struct option){numbers[i].name, required_argument, NULL, i};
+    }
+    options[N] = (struct option){"shard", required_argument, NULL, N};
+    while ((at = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        if (at == N) {
+            t->shard = optarg;
+        } else if (at < N) {
+            *numbers[at].value = strtoull(optarg, NULL, 10);
+        } else {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct trainer t = {.slices = 8,
+                        .samples = 1000,
+                        .batch = 32,
+                        .seed = 1,
+                        .count = 500,
+                        .digest_every = 10,
+                        .corrupt_at = number_of("TRAINER_CORRUPT"),
+                        .hang_at = number_of("TRAINER_HANG")};
+    int rc;
+
+    if (read_options(&t, argc, argv) != 0 || open_limit(&t) != 0 || allocate(&t) != 0) {
+        return 2;
+    }
+    printf("pid=%d\n", (int)getpid());
+    fflush(stdout);
+    rc = join(&t);
+    if (rc == MU_EDONE) {
+        return 0; /* It came too late. */
+    }
+    if (rc != MU_OK) {
+        return give_up("mu_join", rc);
+    }
+    rc = declare(&t);
+    rc = rc != MU_OK ? give_up("mu_data", rc) : train(&t);
+    if (rc == 0) { /* Otherwise that would say that the work is done. */
+        mu_leave(t.run);
+    }
+    free(t.weights);
+    free(t.momentum);
+    free(t.gradient);
+    return rc;
+}

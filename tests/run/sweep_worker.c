@@ -1,0 +1,173 @@
+/* A trainer: its gradients depend on the weights and on the samples, so a step that was lost, made
+ * twice or made of other samples shows in all that follow. */
+#include "run/sweep.h"
+
+#include "comm/hook.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+struct trainer {
+    const struct sweep_case *c;
+    uint32_t index;
+    struct sweep_shared *shared;
+    float weights[SWEEP_WEIGHTS], momentum[SWEEP_WEIGHTS], gradient[SWEEP_WEIGHTS];
+};
+
+static _Noreturn void give_up(const char *what, int rc)
+{
+    fprintf(stderr, "worker: %s: %s: %s\n", what, mu_strerror(rc), mu_error());
+    _exit(1);
+}
+
+static void check(const char *what, int rc)
+{
+    if (rc != MU_OK) {
+        give_up(what, rc);
+    }
+}
+
+/* ---- the model ---- */
+
+static void compute(struct trainer *t, const mu_work *work, double *loss)
+{
+    *loss = 0;
+    memset(t->gradient, 0, sizeof(t->gradient));
+    for (size_t s = 0; s < work->samples_n; s++) {
+        float x = (float)(work->samples[s] % 17) / 17 + (float)(work->seed % 13) / 64;
+
+        for (size_t i = 0; i < SWEEP_WEIGHTS; i++) {
+            t->gradient[i] += 0.3f * t->weights[i] - x * (float)(i % 7 + 1) / 9;
+        }
+        *loss += (double)t->weights[work->samples[s] % SWEEP_WEIGHTS];
+    }
+    for (size_t i = 0; i < SWEEP_WEIGHTS; i++) {
+        t->gradient[i] /= (float)work->samples_n;
+    }
+    *loss /= (double)work->samples_n;
+}
+
+static void update(struct trainer *t, const float *mean)
+{
+    for (size_t i = 0; i < SWEEP_WEIGHTS; i++) {
+        t->momentum[i] = 0.9f * t->momentum[i] + mean[i];
+        t->weights[i] -= 0.05f * t->momentum[i];
+    }
+}
+
+/* ---- when it is to die ---- */
+
+static void arm(const struct trainer *t)
+{
+    char order[32];
+
+    if (t->index == t->c->victim) {
+        snprintf(order, sizeof(order), "kill:%lu", t->c->k);
+        hook_arm(t->c->k != 0 ? order : NULL);
+    }
+}
+
+static void after_step(struct trainer *t, uint64_t step)
+{
+    if (step != SWEEP_ARMED || t->c->story == SWEEP_WHOLE || t->index >= SWEEP_FIRST) {
+        return;
+    }
+    while (t->c->story == SWEEP_JOINING && atomic_load(&t->shared->may_go) == 0) {
+        usleep(200);
+    }
+    arm(t);
+}
+
+static void environment(const struct trainer *t, const char *agent)
+{
+    char cookie[32];
+
+    if (agent[0] == '\0') {
+        unsetenv("MUSTER_SOCKET");
+        return;
+    }
+    snprintf(cookie, sizeof(cookie), "%016x", t->index + 1);
+    setenv("MUSTER_SOCKET", agent, 1);
+    setenv("MUSTER_SLOT", "0", 1);
+    setenv("MUSTER_COOKIE", cookie, 1);
+    setenv("MUSTER_TRANSPORT", t->c->layout == SWEEP_TCP ? "tcp" : "auto", 1);
+}
+
+static mu_run *begin(struct trainer *t)
+{
+    mu_config config;
+    mu_run *run = NULL;
+
+    mu_config_init(&config);
+    config.slices = SWEEP_SLICES;
+    config.steps = SWEEP_STEPS;
+    config.digest_every = 2;
+    config.address = "127.0.0.1";
+    check("mu_join", mu_join(&config, &run));
+    check("mu_state", mu_state(run, "weights", t->weights, sizeof(t->weights)));
+    check("mu_state", mu_state(run, "momentum", t->momentum, sizeof(t->momentum)));
+    check("mu_gradient", mu_gradient(run, SWEEP_WEIGHTS, MU_F32));
+    check("mu_metric", mu_metric(run, "loss"));
+    check("mu_data", mu_data(run, SWEEP_SAMPLES, SWEEP_BATCH, 0, 7));
+    return run;
+}
+
+static void finish(struct trainer *t, mu_run *run)
+{
+    mu_training told;
+
+    check("mu_training_get", mu_training_get(run, &told));
+    memcpy(t->shared->worker[t->index].weights, t->weights, sizeof(t->weights));
+    memcpy(t->shared->worker[t->index].weights + SWEEP_WEIGHTS, t->momentum, sizeof(t->momentum));
+    atomic_store(&t->shared->worker[t->index].steps, told.step);
+    atomic_store(&t->shared->worker[t->index].slices, told.slices);
+    atomic_store(&t->shared->worker[t->index].slices_again, told.slices_again);
+    check("mu_leave", mu_leave(run));
+    atomic_store(&t->shared->worker[t->index].points, hook_count());
+    atomic_store(&t->shared->worker[t->index].done, 1);
+}
+
+_Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const char *agent,
+                            struct sweep_shared *shared)
+{
+    struct trainer *t = calloc(1, sizeof(*t));
+    mu_work work;
+    mu_run *run;
+    double loss;
+    int rc;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (t == NULL) {
+        _exit(1);
+    }
+    *t = (struct trainer){.c = c, .index = index, .shared = shared};
+    for (size_t i = 0; i < SWEEP_WEIGHTS; i++) {
+        t->weights[i] =
+            index >= SWEEP_FIRST ? 1e6f : (float)(i % 11) / 11; /* A newcomer's own is of no use. */
+    }
+    environment(t, agent);
+    hook_arm(NULL);
+    if (c->story == SWEEP_WHOLE || index >= SWEEP_FIRST) {
+        arm(t);
+    }
+    run = begin(t);
+    while ((rc = mu_next(run, &work)) == MU_OK) {
+        if (work.kind == MU_SLICE) {
+            compute(t, &work, &loss);
+            check("mu_put", mu_put(run, t->gradient, &loss));
+        } else {
+            update(t, work.gradient);
+            after_step(t, work.step);
+        }
+    }
+    if (rc != MU_EDONE) {
+        give_up("mu_next", rc);
+    }
+    finish(t, run);
+    free(t);
+    _exit(0);
+}
