@@ -23,9 +23,13 @@ struct node_effects {
 
 static void tell_ended(struct node *n, uint32_t slot, const struct msg_ended *m)
 {
+    const char *why = m->why[0] != '\0' ? m->why : "the job is done";
+    int status = m->left ? MU_ELEFT : MU_EDONE;
+
+    why = m->left ? "this node leaves the job, which goes on" : why;
     n->slots[slot].told_ended = true;
-    node_sync_end(n, slot, MU_EDONE, m->why[0] != '\0' ? m->why : "the job is done");
-    node_config_end(n, slot, MU_EDONE, m->why[0] != '\0' ? m->why : "the job is done");
+    node_sync_end(n, slot, status, why);
+    node_config_end(n, slot, status, why);
     local_say(n->local, slot, WIRE_ENDED, m, 0, 0);
 }
 
@@ -57,6 +61,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         break;
     case AGENT_STOP:
         node_slot_stop(n, e->slot);
+        break;
+    case AGENT_KILL:
+        node_slot_replace(n, e->slot);
         break;
     case AGENT_LIFE:
         node_slot_life(n, e->slot, e->worker);
@@ -182,7 +189,7 @@ static void on_timer(uv_timer_t *timer)
     if (n->drain_ms <= now_ms) {
         n->drain_ms = NODE_NEVER;
         log_warn(NODE_AREA, "still here after --grace: stopping the workers");
-        node_slot_kill_all(n, n->config->grace_ms);
+        node_slot_kill_rest(n, n->config->grace_ms);
     }
     if (n->idle_ms <= now_ms) {
         n->idle_ms = NODE_NEVER;

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BY_ITSELF_MS 2000 /* a worker that knows that the run is over may end by itself */
+#define BY_ITSELF_MS 2000  /* a worker that knows that the run is over may end by itself */
+#define HUNG_GRACE_MS 2000 /* one that hangs may still say where, if it has a handler for that */
 #define CANNOT_START (128 + SIGKILL) /* not the script's fault, so its budget is left alone */
 
 static void set_generation(struct node_slot *s, const struct generation *g)
@@ -177,31 +178,78 @@ void node_slot_generation(struct node *n, uint32_t slot, const struct generation
 
 /* ---- stopping ---- */
 
+/* How long it may take to end by itself; 0: it does not know that it should. */
+static uint32_t patience_ms(const struct node *n, uint32_t slot)
+{
+    const struct slot *s = &n->agent.slots[slot];
+
+    if (!n->slots[slot].told_ended) {
+        return 0;
+    }
+    if (s->report.phase ==
+        PHASE_FINISHED) { /* It has done its part, and may have a model to save. */
+        return n->config->exit_timeout_ms;
+    }
+    if (!local_is_attached(n->local, slot)) {
+        return 0;
+    }
+    return s->left ? n->config->grace_ms : BY_ITSELF_MS;
+}
+
 void node_slot_stop(struct node *n, uint32_t slot)
 {
     struct node_slot *s = &n->slots[slot];
-    bool finished = n->agent.slots[slot].report.phase == PHASE_FINISHED;
+    uint32_t wait_ms = patience_ms(n, slot);
 
     if (s->cookie == 0) {
         return;
     }
     s->stopping = true;
-    if (s->told_ended && finished) { /* It has done its part, and may have a model to save. */
-        s->stop_ms = net_now_ms() + n->config->exit_timeout_ms;
-    } else if (s->told_ended && local_is_attached(n->local, slot)) {
-        s->stop_ms = net_now_ms() + BY_ITSELF_MS;
+    if (wait_ms > 0) {
+        s->stop_ms = net_now_ms() + wait_ms;
     } else {
         keeper_stop(n->keeper, slot, n->config->grace_ms);
+    }
+}
+
+void node_slot_replace(struct node *n, uint32_t slot)
+{
+    struct node_slot *s = &n->slots[slot];
+
+    if (s->cookie == 0) {
+        return;
+    }
+    log_warn(NODE_AREA,
+             "slot %u, pid %d: the others went on without it in generation %llu, and it has not "
+             "noticed: it hangs. Another takes its place",
+             slot, s->pid, (unsigned long long)n->agent.active);
+    s->stopping = true;
+    keeper_stop(n->keeper, slot, MIN(n->config->grace_ms, (uint32_t)HUNG_GRACE_MS));
+}
+
+static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
+{
+    struct node_slot *s = &n->slots[slot];
+
+    if (s->cookie != 0) {
+        s->stopping = true;
+        s->stop_ms = NODE_NEVER;
+        keeper_stop(n->keeper, slot, grace_ms);
     }
 }
 
 void node_slot_kill_all(struct node *n, uint32_t grace_ms)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].cookie != 0) {
-            n->slots[i].stopping = true;
-            n->slots[i].stop_ms = NODE_NEVER;
-            keeper_stop(n->keeper, i, grace_ms);
+        kill_slot(n, i, grace_ms);
+    }
+}
+
+void node_slot_kill_rest(struct node *n, uint32_t grace_ms)
+{
+    for (uint32_t i = 0; i < n->config->slots; i++) {
+        if (n->slots[i].stop_ms == NODE_NEVER) {
+            kill_slot(n, i, grace_ms);
         }
     }
 }

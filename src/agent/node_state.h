@@ -204,11 +204,15 @@ struct node_who {
 struct node_who node_slot_who(const struct node *n, uint32_t slot);
 void node_slot_start(struct node *n, const struct agent_effect *e);
 void node_slot_stop(struct node *n, uint32_t slot);
+/* It hangs. */
+void node_slot_replace(struct node *n, uint32_t slot);
 /* The process goes on as another worker. */
 void node_slot_life(struct node *n, uint32_t slot, wid worker);
 void node_slot_generation(struct node *n, uint32_t slot, const struct generation *g);
 void node_slot_say_life(struct node *n, uint32_t slot);
 void node_slot_kill_all(struct node *n, uint32_t grace_ms);
+/* As that, but for those who have been told to leave, and have time of their own to do so. */
+void node_slot_kill_rest(struct node *n, uint32_t grace_ms);
 uint64_t node_slots_deadline(const struct node *n);
 void node_slots_tick(struct node *n, uint64_t now_ms);
 int node_slots_open(struct node *n, char *error);

@@ -348,9 +348,9 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
     s->attached = true;
     if (e->kind == AGENT_ON_FORGET) {
         if (a->draining || a->over) {
+            slot_leave(a, e->slot, s->report.entered != 0, fx);
             s->report.entered = 0;
             s->report.phase = PHASE_WARMING;
-            slot_stop(a, e->slot, fx);
         } else {
             slot_renew_life(a, e->slot, fx);
         }

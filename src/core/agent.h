@@ -23,6 +23,8 @@ struct agent_config {
                         * for those that are refused together */
     uint32_t members_max;
     uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
+    uint32_t hung_ms; /* a worker that was left out and does not say so for this long (and a lease
+                       * at least) hangs, and is replaced; 0: never */
 };
 
 /* What a slot's process is doing, as the agent knows it. */
@@ -31,7 +33,7 @@ enum slot_state {
     SLOT_WAITING, /* a life without a process, until a generation names it */
     SLOT_RUNNING,
     SLOT_RESTARTING, /* asked to exit, to start again in another generation */
-    SLOT_STOPPING,   /* asked to exit for good */
+    SLOT_STOPPING,   /* asked to exit for good, or (it hung) to be replaced */
     SLOT_EXITED,     /* its exit is to be acknowledged before the next life starts */
     SLOT_FINISHED    /* it has exited with 0 */
 };
@@ -43,6 +45,9 @@ struct slot {
     bool attached; /* it has said something over its agent's socket */
     bool lost;
     bool leave;        /* do not start it again */
+    bool left;         /* it was in a generation and has left that: it may take its time to end */
+    uint64_t out_ms;   /* since when it should know that it was left out; 0: it is not, or does */
+    bool hung;         /* it was made to end */
     bool failed;       /* it ended by itself, and not with 0 */
     uint64_t reported; /* in the reports up to this number */
     bool unleased;     /* it was lost: no lease until the orchestrator knows that it is back */
@@ -98,11 +103,12 @@ enum agent_effect_kind {
     AGENT_START, /* a process for `slot`, as `worker`; u.generation: in that one, or NULL: warm up
                   * first. code: how often it has failed before */
     AGENT_STOP,  /* ask it to end, then make it; AGENT_ON_EXIT follows */
+    AGENT_KILL,  /* it hangs: make it end; AGENT_ON_EXIT follows */
     AGENT_LIFE,  /* the running process of `slot` goes on as `worker`, a newcomer */
     AGENT_TELL_GENERATION,
     AGENT_TELL_ACTIVE,
     AGENT_TELL_LEASE,
-    AGENT_TELL_ENDED, /* the run is over; AGENT_STOP follows */
+    AGENT_TELL_ENDED, /* the run is over, or goes on without it; AGENT_STOP follows */
     AGENT_DONE        /* nothing is left to do: exit with `code` */
 };
 

@@ -47,6 +47,7 @@ struct report slot_report(const struct agent *a, uint32_t slot)
     const struct slot *s = &a->slots[slot];
     struct report r = s->report;
 
+    r.hung = s->state == SLOT_EXITED && s->hung;
     if (s->state == SLOT_EXITED) {
         r.phase = PHASE_EXITED;
     } else if (s->lost) {
@@ -87,7 +88,8 @@ static void new_life(struct agent *a, uint32_t slot, enum phase phase)
     uint32_t incarnation = s->report.incarnation + 1;
 
     s->report = (struct report){.slot = slot, .incarnation = incarnation, .phase = (uint8_t)phase};
-    s->lost = s->unleased = false;
+    s->lost = s->unleased = s->left = s->hung = false;
+    s->out_ms = 0;
     s->beat_ms = a->now_ms;
 }
 
@@ -190,6 +192,18 @@ void slot_stop(struct agent *a, uint32_t slot, struct agent_effects *fx)
     }
 }
 
+void slot_leave(struct agent *a, uint32_t slot, bool held, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+    struct msg_ended m = {.run = a->run, .step = s->report.step, .left = 1};
+
+    if (s->state == SLOT_RUNNING && s->attached && !a->over) {
+        s->left = held;
+        fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_ENDED, .slot = slot, .u.ended = &m});
+    }
+    slot_stop(a, slot, fx);
+}
+
 void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
@@ -253,7 +267,7 @@ void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_eff
     if (s->state != SLOT_RUNNING) {
         s->leave |= a->draining || a->over;
         s->state = SLOT_EXITED;
-        s->report.exit_code = STOPPED_CODE;
+        s->report.exit_code = s->left && code == 0 ? 0 : STOPPED_CODE;
     } else if (code == 0 && finished) {
         on_success(a, s, fx);
     } else if (code == 0) {
@@ -301,6 +315,44 @@ static bool drain_due(const struct agent *a, const struct slot *s)
     return a->now_ms >= a->drain_ms + DRAIN_WAIT_MS;
 }
 
+/* ---- one that hangs ---- */
+
+/* A generation without it is active, it was told of that, and it lives: so it is to say that it has
+ * forgotten what it held. One that is lost may have been stopped, and is left alone until it is
+ * back. */
+static bool should_know(const struct agent *a, uint32_t slot)
+{
+    const struct slot *s = &a->slots[slot];
+
+    return !slot_by_generation(a) && s->state == SLOT_RUNNING && s->attached && !s->lost &&
+           s->report.entered != 0 && a->active != 0 && a->active == a->held.number &&
+           !in_held(a, slot);
+}
+
+static uint64_t hung_due_ms(const struct agent *a, const struct slot *s)
+{
+    if (s->out_ms == 0 || a->config.hung_ms == 0) {
+        return UINT64_MAX;
+    }
+    return s->out_ms + MAX(a->config.hung_ms, a->lease_len_ms);
+}
+
+static void look_for_hung(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    struct slot *s = &a->slots[slot];
+
+    if (!should_know(a, slot)) {
+        s->out_ms = 0;
+    } else if (s->out_ms == 0) {
+        s->out_ms = a->now_ms;
+    } else if (hung_due_ms(a, s) <= a->now_ms) {
+        s->out_ms = 0;
+        s->hung = true;
+        s->state = SLOT_STOPPING; /* Not for good: another life follows. */
+        fx->emit(fx, &(struct agent_effect){.kind = AGENT_KILL, .slot = slot});
+    }
+}
+
 void slots_tick(struct agent *a, struct agent_effects *fx)
 {
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
@@ -311,8 +363,9 @@ void slots_tick(struct agent *a, struct agent_effects *fx)
             s->lost = s->unleased = true;
             agent_changed(a, i, fx);
         }
+        look_for_hung(a, i, fx);
         if (s->state == SLOT_RUNNING && a->draining && drain_due(a, s)) {
-            slot_stop(a, i, fx);
+            slot_leave(a, i, false, fx);
         }
         if (a->mode == MODE_AUTO && s->state == SLOT_RUNNING && !s->attached && !a->attached &&
             !a->unattached && s->started_ms + ATTACH_MS <= a->now_ms) {
@@ -335,6 +388,7 @@ uint64_t slots_deadline(const struct agent *a)
         if (s->state == SLOT_RUNNING && a->draining && slot_by_generation(a)) {
             at_ms = MIN(at_ms, a->drain_ms + DRAIN_WAIT_MS);
         }
+        at_ms = MIN(at_ms, hung_due_ms(a, s));
     }
     return at_ms;
 }

@@ -34,6 +34,10 @@ void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx);
 /* For good: it is not started again. */
 void slot_stop(struct agent *a, uint32_t slot, struct agent_effects *fx);
 
+/* The same for one whose node leaves: it is told, and may end by itself. `held`: it was in a
+ * generation until now. */
+void slot_leave(struct agent *a, uint32_t slot, bool held, struct agent_effects *fx);
+
 void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_effects *fx);
 
 /* The job's mode is known, or known better. */

@@ -166,6 +166,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     }
     g.flags = j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
     propose(c, j, &g, full_n, fx);
+    suspect_note(c, j, fx);
     return true;
 }
 
@@ -214,6 +215,7 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
         form_takeover(c, j, fx);
     } else {
         propose(c, j, &g, full_n, fx);
+        suspect_note(c, j, fx);
     }
 }
 

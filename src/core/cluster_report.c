@@ -20,6 +20,16 @@ static void note_worker(struct cluster *c, const struct node *n, uint32_t slot, 
                                 .reason = reason});
 }
 
+/* One that has finished, or that is in no generation any more on a node that leaves, goes as it
+ * should. */
+static bool is_loss(struct cluster *c, const struct node *n, uint32_t slot, uint8_t was)
+{
+    const struct worker *w = node_worker(c, n, slot);
+    bool member = w->current_inc == w->incarnation || w->active_inc == w->incarnation;
+
+    return was != PHASE_FINISHED && !c->jobs[n->job].ended && (member || !n->draining);
+}
+
 static void note_change(struct cluster *c, const struct node *n, uint32_t slot, uint8_t was,
                         const struct report *r, struct effects *fx)
 {
@@ -31,8 +41,11 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     } else if (r->phase == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_LOST, 0, "it stopped answering its agent", fx);
     } else if (r->phase == PHASE_EXITED) {
-        if (was != PHASE_FINISHED && !c->jobs[n->job].ended) { /* or it is no loss */
-            note_worker(c, n, slot, NOTE_LOST, r->exit_code, "it exited", fx);
+        if (is_loss(c, n, slot, was)) {
+            note_worker(c, n, slot, NOTE_LOST, r->hung ? 0 : r->exit_code,
+                        r->hung ? "it hung, and its agent ended it; another takes its place"
+                                : "it exited",
+                        fx);
         }
     } else if (was == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_BACK, 0, NULL, fx);

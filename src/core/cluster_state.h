@@ -161,9 +161,10 @@ struct job {
 
 /* Two workers that can't talk to each other, by the word of one of them. */
 struct edge {
-    uint32_t job;    /* NONE: free */
-    wid a, b;        /* a < b */
-    bool by_a, by_b; /* who says so */
+    uint32_t job;     /* NONE: free */
+    wid a, b;         /* a < b */
+    bool by_a, by_b;  /* who says so */
+    uint32_t idle_ms; /* what was waited for the other; 0: it can't be reached */
     uint64_t ripe_ms, last_ms;
 };
 
@@ -271,6 +272,8 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx);
 void suspect_cover(struct cluster *c, struct job *j);
 bool suspect_drops(const struct cluster *c, wid w);
 void suspect_forget(struct cluster *c, struct job *j);
+/* Says who is left out of a generation because of it. */
+void suspect_note(struct cluster *c, const struct job *j, struct effects *fx);
 
 /* cluster_pick.c: which nodes a planned or fresh generation should have */
 uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole);

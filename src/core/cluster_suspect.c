@@ -77,6 +77,7 @@ int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
         edge->last_ms = c->now_ms;
         edge->by_a |= m->by == edge->a;
         edge->by_b |= m->by == edge->b;
+        edge->idle_ms = MAX(edge->idle_ms, m->idle_ms);
         j->suspected = true;
         job_due(c, j, MAX(edge->ripe_ms, c->now_ms));
     }
@@ -101,6 +102,38 @@ bool suspect_drops(const struct cluster *c, wid w)
         }
     }
     return false;
+}
+
+/* How long others have waited for it. */
+static uint32_t idle_ms(const struct cluster *c, const struct job *j, wid w)
+{
+    uint32_t longest_ms = 0;
+
+    for (uint32_t i = 0; i < EDGES_MAX; i++) {
+        const struct edge *e = &c->edges[i];
+
+        if (e->job == job_index(c, j) && ((e->a == w && e->by_b) || (e->b == w && e->by_a))) {
+            longest_ms = MAX(longest_ms, e->idle_ms);
+        }
+    }
+    return longest_ms;
+}
+
+void suspect_note(struct cluster *c, const struct job *j, struct effects *fx)
+{
+    for (uint32_t i = 0; i < c->dropped_n; i++) {
+        wid w = c->dropped[i];
+        const struct node *n = node_by_number(c, wid_node(w));
+
+        if (node_worker(c, n, wid_slot(w))->current_inc == wid_incarnation(w)) {
+            say_note(fx, &(struct note){.kind = NOTE_LEFT_OUT,
+                                        .job = j->name,
+                                        .node = n->name,
+                                        .worker = w,
+                                        .generation = j->next_number,
+                                        .value = idle_ms(c, j, w)});
+        }
+    }
 }
 
 static void drop(struct cluster *c, wid w)

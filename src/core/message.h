@@ -83,6 +83,7 @@ struct report {
     uint64_t reached;    /* newest generation all of whose members answer it, and it them */
     char addr[ADDR_MAX_LEN];
     uint32_t port; /* free on its host for the next generation, as MASTER_PORT; 0 if none */
+    uint8_t hung;  /* EXITED: its agent ended it, for it did not notice that it was left out */
 };
 
 /* ---- agent -> orchestrator ---- */

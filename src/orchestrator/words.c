@@ -14,6 +14,7 @@ static const char *const kinds[NOTE_N] = {
     [NOTE_DRAINING] = "draining",   [NOTE_GONE] = "gone",         [NOTE_REFUSED] = "refused",
     [NOTE_TAKEOVER] = "takeover",   [NOTE_FINISHED] = "finished", [NOTE_ENDED] = "ended",
     [NOTE_RESTARTED] = "restarted", [NOTE_RESIZED] = "resized",   [NOTE_DRAINED] = "drained",
+    [NOTE_LEFT_OUT] = "leftout",    [NOTE_METRICS] = "metrics",
 };
 
 const char *words_kind(unsigned kind)
@@ -123,6 +124,17 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
         break;
     case NOTE_DRAINED:
         snprintf(buf, cap, "%s has left", who);
+        break;
+    case NOTE_LEFT_OUT:
+        if (e->value != 0) {
+            snprintf(buf, cap, "%s did nothing for %.1f s and is left out", who,
+                     (double)e->value / 1000);
+        } else {
+            snprintf(buf, cap, "%s is left out: others can't reach it", who);
+        }
+        break;
+    case NOTE_METRICS:
+        snprintf(buf, cap, "step %" PRIu64 "%s%s", e->value, colon, e->reason);
         break;
     case NOTE_RESIZED:
         snprintf(buf, cap, "as people want it: %s", e->reason);

@@ -55,6 +55,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         trainer_life(w, worker, e->worker);
         break;
     case AGENT_STOP:
+    case AGENT_KILL:
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);
         break;
     case AGENT_TELL_GENERATION:
@@ -167,6 +168,7 @@ void machine_start(struct world *w, uint32_t m)
     struct agent_config config = {.renew_ms = 250,
                                   .members_max = WORKERS_N,
                                   .exit_timeout_ms = 10000,
+                                  .hung_ms = 1, /* as soon as may be */
                                   .hello = {.job = "job",
                                             .incarnation = prng_u64(&w->prng) | 1,
                                             .host = 1 + m / 2,

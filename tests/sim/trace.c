@@ -124,6 +124,10 @@ void trace_note(struct world *w, const struct note *n)
     case NOTE_ENDED:
         trace(w, "orchestrator", "the run has ended");
         break;
+    case NOTE_LEFT_OUT:
+        trace(w, "orchestrator", "leaves %s out", who);
+        break;
+    case NOTE_METRICS:
     case NOTE_RESIZED: /* The people who want it have said so. */
     case NOTE_RESTARTED:
     case NOTE_N:

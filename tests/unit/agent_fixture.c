@@ -68,6 +68,9 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_STOP:
         snprintf(line, LINE_MAX, "stop %u", e->slot);
         break;
+    case AGENT_KILL:
+        snprintf(line, LINE_MAX, "kill %u", e->slot);
+        break;
     case AGENT_LIFE:
         snprintf(line, LINE_MAX, "life %u.%u#%u", wid_node(e->worker), e->slot, life);
         break;
@@ -81,7 +84,8 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
         snprintf(line, LINE_MAX, "tell %u lease %" PRIu64, e->slot, e->u.lease->sent_ms);
         break;
     case AGENT_TELL_ENDED:
-        snprintf(line, LINE_MAX, "tell %u ended run=%u", e->slot, e->u.ended->run);
+        snprintf(line, LINE_MAX, "tell %u %s run=%u", e->slot, e->u.ended->left ? "left" : "ended",
+                 e->u.ended->run);
         break;
     case AGENT_DONE:
         snprintf(line, LINE_MAX, "done %d", e->code);

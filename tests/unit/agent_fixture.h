@@ -3,7 +3,8 @@
  *   hello, renew, reports, bye 7, suspect     to the orchestrator
  *   start 7.0#1, life 7.0#2, stop 0           node.slot#life
  *   start 7.0#1 in 4 failed 0                 a script, in a generation, that has failed so often
- *   tell 0 generation 4, … active 4, … lease 100000
+ *   kill 0                                    it hangs
+ *   tell 0 generation 4, … active 4, … lease 100000, … ended run=1, … left run=1
  *   connect, done 0 */
 #ifndef UNIT_AGENT_FIXTURE_H
 #define UNIT_AGENT_FIXTURE_H

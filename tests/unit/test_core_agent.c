@@ -207,12 +207,43 @@ static void the_lost_one_alone_has_no_lease(void **state)
     assert_int_equal(said("tell 1 lease"), 1);
 }
 
+/* A worker that has come just now need not wait for the next renewal. */
+static void who_attaches_is_told_of_the_lease_at_once(void **state)
+{
+    char line[LINE_MAX];
+    uint64_t sent_ms;
+
+    up();
+    sent_ms = agent.lease_ms;
+    assert_true(sent_ms > 0);
+    now_ms += 400;
+    STEP(.kind = AGENT_ON_ATTACHED);
+    snprintf(line, sizeof(line), "tell 0 lease %" PRIu64, sent_ms);
+    assert_int_equal(said(line), 1);
+}
+
+/* Out of touch, nobody's lease grows, whatever workers say. */
+static void without_the_orchestrator_there_is_no_other_lease(void **state)
+{
+    up();
+    STEP(.kind = AGENT_ON_ATTACHED);
+    STEP(.kind = AGENT_ON_CLOSED);
+    forget();
+    pass(60000, true);
+    assert_int_equal(said("tell 0 lease"), 0);
+    assert_int_equal(said("stop"), 0);
+    STEP(.kind = AGENT_ON_CONNECTED);
+    welcome(7, 1);
+    ack(renewed_seq, reported_seq, 0, 0);
+    assert_int_equal(said("tell 0 lease"), 1);
+}
+
 static void suspicions_are_passed_on(void **state)
 {
-    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3});
+    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3, 4});
     assert_int_equal(said("suspect"), 0); /* to nobody yet */
     up();
-    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3});
+    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3, 4});
     assert_int_equal(said("suspect"), 1);
 }
 
@@ -260,6 +291,8 @@ int main(void)
         AGENT_CASE(a_worker_without_a_beat_for_a_lease_is_reported_lost),
         AGENT_CASE(a_lost_worker_has_no_lease_until_its_return_is_known),
         AGENT_CASE(the_lost_one_alone_has_no_lease),
+        AGENT_CASE(who_attaches_is_told_of_the_lease_at_once),
+        AGENT_CASE(without_the_orchestrator_there_is_no_other_lease),
         AGENT_CASE(suspicions_are_passed_on),
         AGENT_CASE(configurations_that_make_no_sense_are_refused),
         AGENT_CASE(a_generation_larger_than_there_is_room_for_is_not_taken),
