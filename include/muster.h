@@ -453,7 +453,8 @@ MU_API int mu_put(mu_run *run, const void *gradient, const double *metrics);
 
 /* Who wants to know. Called from mu_next(); any may be NULL. */
 typedef struct mu_hooks {
-    void (*on_generation)(void *arg, const mu_world_info *old, const mu_world_info *new);
+    /* Without addresses and local ranks: mu_world() has those of the newest. */
+    void (*on_generation)(void *arg, const mu_world_info *before, const mu_world_info *now);
     void (*before_step)(void *arg, uint64_t step);
     void (*after_step)(void *arg, uint64_t step); /* the update has been applied */
     void *arg;

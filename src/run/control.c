@@ -154,10 +154,12 @@ static int beat(struct mu_run *run)
 /* What is due; gives how long poll() may wait. */
 static int tend(struct mu_run *run)
 {
-    int beat_ms = beat(run);
+    int wait_ms = beat(run);
     int step_ms = told_progress(run);
+    int metrics_ms = metrics_tend(run);
 
-    return step_ms < 0 ? beat_ms : MIN(beat_ms, step_ms);
+    wait_ms = step_ms < 0 ? wait_ms : MIN(wait_ms, step_ms);
+    return metrics_ms < 0 ? wait_ms : MIN(wait_ms, metrics_ms);
 }
 
 /* The last words: once they are sent this side is closed, and that the agent closes its own tells
@@ -167,6 +169,10 @@ static bool last_words(struct mu_run *run)
 {
     if (!run->stop) {
         return false;
+    }
+    if (!run->shut) {
+        metrics_flush(run);
+        send_out(run);
     }
     if (run->out_n == 0 && !run->shut) {
         run->shut = true;

@@ -64,6 +64,15 @@ struct data {
     bool stale;         /* it was left out, and has been told */
 };
 
+/* The newest numbers of training, for the orchestrator. */
+struct metrics {
+    bool due;       /* they are to be said … */
+    uint64_t at_ms; /* … not before this */
+    uint64_t step;
+    uint32_t n;
+    struct metric items[METRICS_MAX];
+};
+
 struct train;
 
 struct mu_run {
@@ -115,6 +124,7 @@ struct mu_run {
     struct config settings; /* of a job of one; without memory until they are needed */
     struct data data;
     struct train *train; /* NULL: it does not train with mu_next() */
+    struct metrics metrics;
 };
 
 /* ---- error.c ---- */
@@ -162,6 +172,13 @@ void told_finished(struct mu_run *run); /* this worker's last report */
 void told_again(struct mu_run *run);    /* reports what has changed, if anything has */
 /* Reports the step if it is time to; gives how long poll() may wait, as poll() has it. */
 int told_progress(struct mu_run *run);
+
+/* ---- metrics.c ---- */
+
+/* Says the newest numbers if it is time to; gives how long poll() may wait, as poll() has it. */
+int metrics_tend(struct mu_run *run);
+/* The last of them, now. */
+void metrics_flush(struct mu_run *run);
 
 /* ---- values.c ---- */
 

@@ -218,8 +218,9 @@ void train_say_settle(struct train *t);
 int train_news(struct train *t);
 /* The data plane follows core/step. MU_EAGAIN: not yet. */
 int train_move(struct train *t);
-/* Nothing can be done before the next generation. blamed 0: nobody, or not known. */
-void train_break(struct train *t, wid blamed);
+/* Nothing can be done before the next generation. blamed 0: nobody, or not known. silent: it lives,
+ * as far as we know, but does nothing. */
+void train_break(struct train *t, wid blamed, bool silent);
 uint64_t train_boot_ms(void);
 
 /* ---- train_kind.c ---- */

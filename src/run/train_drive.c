@@ -1,6 +1,7 @@
 /* The loop of a worker that trains: it looks at the news, does what is due, and waits, until the
  * caller is needed for something. */
 #include "base/log.h"
+#include "comm/hook.h"
 #include "run/train.h"
 #include "wire/wire.h"
 
@@ -27,6 +28,7 @@ uint64_t train_now_us(void)
 
 void train_event(struct train *t, struct step_event e)
 {
+    HOOK();
     e.now_ms = train_boot_ms();
     step_event(&t->step, &e, &t->fx);
 }
@@ -58,7 +60,7 @@ static void suspect_silent(struct train *t)
                                                  : t->step.phase == STEP_SETTLING && !p->settled;
 
         if (r != g->me && silent) {
-            train_break(t, g->ids[r]);
+            train_break(t, g->ids[r], true);
             return;
         }
     }
@@ -104,7 +106,7 @@ static int hear(struct train *t)
         t->silent_us = 0;
         take_frame(t, frame, n);
     } else if (rc == MU_EPEER) {
-        train_break(t, rank < t->step.group.n ? t->step.group.ids[rank] : 0);
+        train_break(t, rank < t->step.group.n ? t->step.group.ids[rank] : 0, false);
     } else if (rc == MU_ETIMEDOUT && step_ms >= 0 &&
                train_now_us() - t->silent_us > (uint64_t)step_ms * 1000) {
         suspect_silent(t);
@@ -180,7 +182,7 @@ static int stream(struct train *t)
     }
     if (rc == MU_EPEER) {
         t->touched |= loading && g->kind != GENERATION_FRESH;
-        train_break(t, lost);
+        train_break(t, lost, false);
         return MU_EAGAIN;
     }
     if (rc != MU_OK || !loading) {
@@ -420,6 +422,7 @@ static void audit_parts(struct train *t)
 
 static int reduce(struct train *t)
 {
+    const uint64_t began_us = train_now_us();
     struct comm_result result;
     int rc;
 
@@ -427,6 +430,7 @@ static int reduce(struct train *t)
     pause_end(t);
     train_release(t);
     t->result_samples = step_samples(t, t->reduce_step);
+    audit_parts(t); /* The others may commit it without another word of this one. */
     rc = reduce_one(t, false, &result);
     if (rc == MU_OK) {
         t->view = result.view;
@@ -434,7 +438,9 @@ static int reduce(struct train *t)
     }
     if (rc == MU_EPEER) {
         train_release(t);
-        train_break(t, result.rank != COMM_NOBODY ? result.worker : 0);
+        train_break(t, result.rank != COMM_NOBODY ? result.worker : 0,
+                    t->run->config.step_ms >= 0 &&
+                        train_now_us() - began_us >= (uint64_t)t->run->config.step_ms * 1000);
         return MU_EAGAIN;
     }
     if (rc != MU_OK) {
@@ -442,7 +448,6 @@ static int reduce(struct train *t)
                               : run_fail(rc, "step %" PRIu64 ": %s", t->reduce_step, result.error);
     }
     t->result_generation = t->group.number;
-    audit_parts(t);
     train_event(t, (struct step_event){.kind = STEP_ON_REDUCED,
                                        .generation = t->group.number,
                                        .step = t->reduce_step});

@@ -1,5 +1,6 @@
 /* What core/step wants: remembered here, done by train_drive.c; what is small is said at once. */
 #include "base/log.h"
+#include "comm/hook.h"
 #include "run/train.h"
 #include "wire/wire.h"
 
@@ -82,6 +83,7 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
 {
     struct train *t = (struct train *)fx;
 
+    HOOK();
     switch (e->kind) {
     case STEP_REPORT:
         publish(t);

@@ -3,12 +3,6 @@
 
 #define LATER __attribute__((weak))
 
-LATER int kind_check(struct train *t)
-{
-    (void)t;
-    return MU_OK;
-}
-
 LATER void told_metrics(struct mu_run *run, uint64_t step, const double *means)
 {
     (void)run;

@@ -159,20 +159,40 @@ static int take_group(struct train *t)
     return MU_OK;
 }
 
+/* For the caller's hook: addresses are mu_world()'s. Under the lock. */
+static mu_world_info world_of(const struct train *t)
+{
+    const mu_group_info *g = &t->run->data.info;
+    mu_world_info w = {.generation = g->generation,
+                       .rank = t->run->data.group != 0 ? g->rank : -1,
+                       .size = g->size,
+                       .local_rank = -1};
+
+    memcpy(w.job, t->run->life.job, sizeof(w.job));
+    memcpy(w.node, t->run->life.node, sizeof(w.node));
+    return w;
+}
+
 static void say_moved(struct train *t)
 {
     struct mu_run *run = t->run;
+    mu_world_info old, new;
 
     pthread_mutex_lock(&run->lock);
+    old = world_of(t);
     run->data.reached = MAX(run->data.reached, t->moved);
     run->data.group = t->moved;
     run->data.group_as = run->life.worker;
     run->data.info = (mu_group_info){t->moved, (int)t->step.group.me, (int)t->step.group.n, 0};
     t->told.generations++;
+    new = world_of(t);
     if (!run->alone) {
         told_again(run);
     }
     pthread_mutex_unlock(&run->lock);
+    if (t->hooks.on_generation != NULL) {
+        t->hooks.on_generation(t->hooks.arg, &old, &new);
+    }
 }
 
 int train_move(struct train *t)
@@ -196,10 +216,13 @@ int train_move(struct train *t)
     return MU_EAGAIN;
 }
 
-void train_break(struct train *t, wid blamed)
+void train_break(struct train *t, wid blamed, bool silent)
 {
     struct mu_run *run = t->run;
-    struct msg_suspect m = {.by = run->life.worker, .peer = blamed, .generation = t->moved};
+    struct msg_suspect m = {.by = run->life.worker,
+                            .peer = blamed,
+                            .generation = t->moved,
+                            .idle_ms = silent ? (uint32_t)MIN(run->config.step_ms, INT32_MAX) : 0};
 
     t->broken = true;
     train_pause_begin(t);
