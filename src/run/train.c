@@ -197,6 +197,24 @@ static int open_step(struct train *t, uint64_t steps_n)
     return rc == MU_OK ? rc : run_fail(rc, "out of memory for training");
 }
 
+/* What --step-timeout says, unless the trainer has its own idea. */
+static int find_step_ms(struct mu_run *run)
+{
+    const char *text = getenv("MUSTER_STEP_TIMEOUT_MS");
+    long long ms;
+    char *end;
+
+    if (run->config.step_ms >= 0 || text == NULL || text[0] == '\0') {
+        return MU_OK;
+    }
+    ms = strtoll(text, &end, 10);
+    if (*end != '\0' || ms < 0) {
+        return run_fail(MU_EINVAL, "MUSTER_STEP_TIMEOUT_MS is '%.60s'; it is a number", text);
+    }
+    run->config.step_ms = ms > 0 ? ms : MU_FOREVER;
+    return MU_OK;
+}
+
 /* The lock is held. */
 static int start(struct train *t, uint64_t steps_n)
 {
@@ -219,24 +237,6 @@ static int start(struct train *t, uint64_t steps_n)
     }
     t->started = rc == MU_OK;
     return rc;
-}
-
-/* What --step-timeout says, unless the trainer has its own idea. */
-static int find_step_ms(struct mu_run *run)
-{
-    const char *text = getenv("MUSTER_STEP_TIMEOUT_MS");
-    long long ms;
-    char *end;
-
-    if (run->config.step_ms >= 0 || text == NULL || text[0] == '\0') {
-        return MU_OK;
-    }
-    ms = strtoll(text, &end, 10);
-    if (*end != '\0' || ms < 0) {
-        return run_fail(MU_EINVAL, "MUSTER_STEP_TIMEOUT_MS is '%.60s'; it is a number", text);
-    }
-    run->config.step_ms = ms > 0 ? ms : MU_FOREVER;
-    return MU_OK;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
