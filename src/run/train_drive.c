@@ -317,12 +317,16 @@ void train_put(struct train *t, const double *metrics)
         t->buffer = NULL;
         return;
     }
-    blocks_put(&t->blocks, t->slice, t->buffer);
-    t->buffer = NULL;
     train_event(t, (struct step_event){.kind = STEP_ON_COMPUTED,
                                        .generation = t->todo_generation,
                                        .step = t->todo_step,
                                        .slice = t->slice});
+    if (t->todo_step == t->step.committed + 1 && slices_has(&t->step.have, t->slice)) {
+        blocks_put(&t->blocks, t->slice, t->buffer);
+    } else { /* It came too late to count. */
+        blocks_drop(&t->blocks, t->buffer);
+    }
+    t->buffer = NULL;
 }
 
 /* MU_OK: the caller has one. */

@@ -86,6 +86,9 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
     HOOK();
     switch (e->kind) {
     case STEP_REPORT:
+        if (t->step.phase == STEP_LOADING || t->step.phase == STEP_OUT) {
+            blocks_clear(&t->blocks); /* It starts from what others have. */
+        }
         publish(t);
         break;
     case STEP_LINK:
@@ -131,6 +134,9 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
     case STEP_SEND_SETTLE:
         t->settle = *e->settle; /* Said when the data plane is there. */
         t->settle_due = true;
+        if (t->step.config.keeps_none) {
+            blocks_clear(&t->blocks);
+        }
         break;
     case STEP_DIVERGED:
         on_diverged(t, e);
