@@ -175,8 +175,9 @@ struct era {
     uint32_t full_n; /* nodes with all their slots in it */
     uint8_t kind, flags;
     bool active;
-    bool vouched_right, vouched_odd; /* said in it, of the step that has an odd hash */
-    bool told_stop;                  /* a member settled in it as one who has stopped */
+    uint64_t vouched; /* the newest step of which a member has said the right hash … */
+    bool vouched_odd; /* … and another one has said the odd one */
+    bool told_stop;   /* a member settled in it as one who has stopped */
     uint64_t base;
     uint64_t head;        /* of the lineage that this one began: its newest committed step … */
     uint64_t last_active; /* … and its last active generation */

@@ -87,7 +87,7 @@ static struct era *era_of(struct world *w, uint64_t generation)
     return &w->check.eras[generation % GENERATIONS_N];
 }
 
-/* Notes a hash that was said of the step in question. */
+/* Notes what was said of a step, as far as it is of the kind that may be odd. */
 static void note(struct world *w, uint64_t generation, uint64_t step, const uint8_t *digest,
                  const uint8_t *check)
 {
@@ -96,8 +96,7 @@ static void note(struct world *w, uint64_t generation, uint64_t step, const uint
     struct era *era = era_of(w, generation);
     uint8_t right[HASH_BYTES];
 
-    if (w->config.odd == ODD_NEVER || step != w->check.odd_step ||
-        memcmp(said, zero, HASH_BYTES) == 0) {
+    if (w->config.odd == ODD_NEVER || memcmp(said, zero, HASH_BYTES) == 0) {
         return;
     }
     if (w->config.odd == ODD_DIGEST) {
@@ -106,7 +105,7 @@ static void note(struct world *w, uint64_t generation, uint64_t step, const uint
         check_make(w, w->model.weights[step - 1], step, step_check_slice(step, SLICES_N), right);
     }
     if (memcmp(said, right, HASH_BYTES) == 0) {
-        era->vouched_right = true;
+        era->vouched = MAX(era->vouched, step);
     } else {
         era->vouched_odd = true;
     }
@@ -133,11 +132,16 @@ void vouch_settle(struct world *w, uint32_t worker, const struct step_effect *e)
     era_of(w, e->group->number)->told_stop |= m->diverged != 0;
 }
 
+static bool differs(const struct world *w, const struct era *era)
+{
+    return era->vouched_odd && era->vouched == w->check.odd_step;
+}
+
 void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint64_t step)
 {
     const char *who = trace_worker(w, trainer_at(w, worker)->self);
 
-    if (era->vouched_right && era->vouched_odd && step == w->check.odd_step) {
+    if (differs(w, era) && step == w->check.odd_step) {
         world_fail(
             w,
             "%s commits step %" PRIu64 " although %s of a member of generation %" PRIu64 " differs",
@@ -163,7 +167,7 @@ void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
         if (!era->told_stop || e->odd_n != 0) {
             world_fail(w, "%s stops, and nobody has told it to", who);
         }
-    } else if (!era->vouched_right || !era->vouched_odd || !named || e->odd_n > 2 ||
+    } else if (!differs(w, era) || !named || e->odd_n > 2 ||
                (e->difference == STEP_STATES) != (w->config.odd == ODD_DIGEST)) {
         world_fail(w, "%s stops before step %" PRIu64 " for no reason, or names the wrong ones",
                    who, e->step);
