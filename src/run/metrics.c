@@ -33,10 +33,8 @@ void told_metrics(struct mu_run *run, uint64_t step, const double *means)
 static void say(struct mu_run *run)
 {
     struct metrics *m = &run->metrics;
-    struct msg_metrics msg = {.worker = run->life.worker,
-                              .step = m->step,
-                              .metrics_n = m->n,
-                              .metrics = m->items};
+    struct msg_metrics msg = {
+        .worker = run->life.worker, .step = m->step, .metrics_n = m->n, .metrics = m->items};
 
     m->due = false;
     (void)control_say(run, WIRE_METRICS, &msg); /* Without memory they are lost; others follow. */
