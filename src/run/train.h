@@ -8,9 +8,12 @@
  *   train.c          what the caller calls
  *   train_drive.c    the loop: looks at the news, does what is due, waits
  *   train_effects.c  what core/step wants
+ *   train_slices.c   which samples a slice has, and what becomes of its gradient
+ *   train_reduce.c   the end of a step
  *   train_move.c     generations: told to core/step, and the data plane moved to them
  *   train_blocks.c   the gradients of a step: folded along the tree as they come
- *   train_state.c    what the caller has named as its state: described, digested, streamed
+ *   train_state.c    what the caller has named as its state: described, digested, …
+ *   train_stream.c   … and given to those who lack it
  *   train_kind.c     is this worker of the same kind as the others?
  *   train_audit.c    which samples counted, for those who want to check it */
 #ifndef RUN_TRAIN_H
@@ -200,12 +203,28 @@ int train_drive(struct train *t, mu_work *work_out);
 /* All steps are done, and others may still need what this worker knows: until they do not. */
 void train_linger(struct train *t);
 void train_event(struct train *t, struct step_event e);
-void train_release(struct train *t);                    /* the result that is held, if any */
-void train_put(struct train *t, const double *metrics); /* what is in `buffer`, of `slice` */
-void train_pause_begin(struct train *t);
+void train_pause_begin(struct train *t); /* nothing gets on, until … */
+void train_pause_end(struct train *t);
 uint64_t train_now_us(void);
+
+/* ---- train_slices.c ---- */
+
+/* Are there any for the caller? What was asked for in an older generation is void. */
+bool train_has_slices(const struct train *t);
+/* MU_OK: the caller has one; MU_EAGAIN: it was empty. */
+int train_give(struct train *t, mu_work *work);
+/* What is in `buffer`, of `slice`. */
+void train_put(struct train *t, const double *metrics);
 /* Puts the samples of a slice into t->samples. */
 int train_samples(struct train *t, uint64_t step, uint32_t slice);
+uint64_t train_step_samples(const struct train *t, uint64_t step);
+void train_place(const struct train *t, mu_work *work); /* generation, rank, world, epoch */
+
+/* ---- train_reduce.c ---- */
+
+int train_reduce(struct train *t); /* MU_EAGAIN: go on */
+int train_show(struct train *t, mu_work *work);
+void train_release(struct train *t); /* the result that is held, if any */
 
 /* ---- train_effects.c ---- */
 

@@ -125,7 +125,7 @@ void train_pause_begin(struct train *t)
     }
 }
 
-static void pause_end(struct train *t)
+void train_pause_end(struct train *t)
 {
     uint64_t us;
 
@@ -215,270 +215,6 @@ static int digest(struct train *t)
     return MU_EAGAIN;
 }
 
-/* ---- slices ---- */
-
-/* The elements of the next round, of a run that shards. */
-static uint64_t shard_n(const struct train *t)
-{
-    return MIN((uint64_t)t->step.group.n, t->shard.elements_n - t->shard.offset);
-}
-
-static uint64_t step_samples(const struct train *t, uint64_t step)
-{
-    return t->sharded ? shard_n(t) : order_batch(&t->walk, step - 1).n;
-}
-
-static int samples_room(struct train *t, size_t n)
-{
-    uint64_t *more;
-
-    if (n <= t->samples_cap) {
-        return MU_OK;
-    }
-    more = realloc(t->samples, n * sizeof(*more));
-    if (more == NULL) {
-        return run_fail(MU_ENOMEM, "out of memory for the %zu samples of a slice", n);
-    }
-    t->samples = more;
-    t->samples_cap = n;
-    return MU_OK;
-}
-
-/* Of a run that shards, each rank's first slice has its element, the others are empty. */
-static int find_element(struct train *t, uint32_t slice)
-{
-    struct plan_share share = plan_share(&t->step.plan, t->step.group.me);
-
-    t->samples_n = 0;
-    if (share.n == 0 || share.first != slice || t->step.group.me >= shard_n(t)) {
-        return MU_OK;
-    }
-    t->samples[0] = t->shard.offset + t->step.group.me;
-    t->samples_n = 1;
-    return MU_OK;
-}
-
-int train_samples(struct train *t, uint64_t step, uint32_t slice)
-{
-    struct order_span span;
-    int rc;
-
-    if (t->sharded) {
-        rc = samples_room(t, 1);
-        return rc == MU_OK ? find_element(t, slice) : rc;
-    }
-    span = order_slice(&t->walk, step - 1, slice);
-    rc = samples_room(t, span.n);
-    if (rc != MU_OK) {
-        return rc;
-    }
-    if (t->order.n == 0 || t->order_epoch != span.epoch) {
-        mu_assert(order_init(&t->order, t->seed, span.epoch, t->walk.samples_n) == MU_OK);
-        t->order_epoch = span.epoch;
-    }
-    for (uint64_t i = 0; i < span.n; i++) {
-        t->samples[i] = order_sample(&t->order, span.first + i);
-    }
-    t->samples_n = span.n;
-    return MU_OK;
-}
-
-static void fill_place(const struct train *t, mu_work *work)
-{
-    work->generation = t->group.number;
-    work->rank = (int)t->step.group.me;
-    work->world = (int)t->step.group.n;
-    work->epoch = t->sharded ? 0 : (work->step - 1) / order_steps_per_epoch(&t->walk);
-}
-
-/* The leaf's bytes, for another one who computes it, too. */
-static void check_leaf(struct train *t)
-{
-    uint8_t hash[HASH_BYTES];
-
-    if (t->check_due && t->check_slice == t->slice && t->check_step == t->todo_step) {
-        t->check_due = false;
-        blocks_hash(&t->blocks, t->buffer, hash);
-        train_event(t, (struct step_event){.kind = STEP_ON_CHECKED,
-                                           .step = t->check_step,
-                                           .slice = t->slice,
-                                           .u.hash = hash});
-    }
-}
-
-void train_put(struct train *t, const double *metrics)
-{
-    t->out = false;
-    blocks_leaf(&t->blocks, t->samples_n, t->buffer, metrics);
-    check_leaf(t);
-    if (t->checking) {
-        t->checking = false;
-        blocks_drop(&t->blocks, t->buffer);
-        t->buffer = NULL;
-        return;
-    }
-    train_event(t, (struct step_event){.kind = STEP_ON_COMPUTED,
-                                       .generation = t->todo_generation,
-                                       .step = t->todo_step,
-                                       .slice = t->slice});
-    if (t->todo_step == t->step.committed + 1 && slices_has(&t->step.have, t->slice)) {
-        blocks_put(&t->blocks, t->slice, t->buffer);
-    } else { /* It came too late to count. */
-        blocks_drop(&t->blocks, t->buffer);
-    }
-    t->buffer = NULL;
-}
-
-/* MU_OK: the caller has one. */
-static int give_slice(struct train *t, mu_work *work)
-{
-    int rc;
-
-    t->slice = slices_next(&t->todo, 0);
-    t->checking = t->slice >= t->step.config.slices_n;
-    if (t->checking) {
-        t->slice = t->check_slice;
-    } else {
-        slices_remove(&t->todo, t->slice);
-    }
-    rc = train_samples(t, t->todo_step, t->slice);
-    if (rc != MU_OK) {
-        return rc;
-    }
-    t->buffer = blocks_take(&t->blocks);
-    if (t->buffer == NULL) {
-        return run_fail(MU_ENOMEM, "out of memory for the gradient of a slice");
-    }
-    if (t->samples_n == 0) {
-        train_put(t, NULL);
-        return MU_EAGAIN;
-    }
-    pause_end(t);
-    if (t->before_step != t->todo_step && t->hooks.before_step != NULL) {
-        t->hooks.before_step(t->hooks.arg, t->todo_step);
-    }
-    t->before_step = t->todo_step;
-    t->out = true;
-    *work = (mu_work){.kind = MU_SLICE,
-                      .step = t->todo_step,
-                      .slice = t->slice,
-                      .samples = t->samples,
-                      .samples_n = t->samples_n,
-                      .seed = order_seed(t->seed, t->todo_step - 1, t->slice),
-                      .out = t->buffer};
-    fill_place(t, work);
-    return MU_OK;
-}
-
-/* ---- the step ---- */
-
-void train_release(struct train *t)
-{
-    if (t->view != NULL) {
-        comm_release(t->run->data.comm, t->view);
-        t->view = NULL;
-    }
-}
-
-static uint32_t find_parts(struct train *t, struct comm_part *parts, bool metrics)
-{
-    struct subtree tree;
-    uint32_t n = 0;
-
-    for (uint32_t from = 0; plan_next_subtree(&t->step.plan, t->step.group.me, from, &tree);
-         from = tree.lo + tree.width) {
-        const struct block *b = blocks_find(&t->blocks, tree);
-
-        mu_assert(b != NULL);
-        parts[n++] =
-            (struct comm_part){tree.lo, tree.width, metrics ? (void *)b->metrics : (void *)b->sum};
-    }
-    return n;
-}
-
-static int reduce_one(struct train *t, bool metrics, struct comm_result *result)
-{
-    struct comm_part parts[SLICES_MAX];
-    struct comm_call call = {.op = COMM_ALLREDUCE,
-                             .out = metrics ? t->means : NULL,
-                             .count = metrics ? t->metrics_n : t->gradient_n,
-                             .dtype = metrics ? DTYPE_F64 : t->dtype,
-                             .reduce = REDUCE_MEAN,
-                             .divisor = t->result_samples,
-                             .flags = metrics ? 0 : COMM_VIEW,
-                             .timeout_ms = t->run->config.step_ms,
-                             .slices_n = t->step.config.slices_n,
-                             .owners = t->step.plan.owner,
-                             .parts = parts};
-
-    call.parts_n = find_parts(t, parts, metrics);
-    return comm_run(t->run->data.comm, &call, result);
-}
-
-static void audit_parts(struct train *t)
-{
-    for (uint32_t s = 0; s < t->step.config.slices_n; s++) {
-        if (plan_rank(&t->step.plan, s) == t->step.group.me) {
-            audit_slice(t, t->reduce_step, s);
-        }
-    }
-}
-
-static int reduce(struct train *t)
-{
-    const uint64_t began_us = train_now_us();
-    struct comm_result result;
-    int rc;
-
-    t->reduce_due = false;
-    pause_end(t);
-    train_release(t);
-    t->result_samples = step_samples(t, t->reduce_step);
-    audit_parts(t); /* The others may commit it without another word of this one. */
-    rc = reduce_one(t, false, &result);
-    if (rc == MU_OK) {
-        t->view = result.view;
-        rc = t->metrics_n > 0 ? reduce_one(t, true, &result) : MU_OK;
-    }
-    if (rc == MU_EPEER) {
-        train_release(t);
-        train_break(t, result.rank != COMM_NOBODY ? result.worker : 0,
-                    t->run->config.step_ms >= 0 &&
-                        train_now_us() - began_us >= (uint64_t)t->run->config.step_ms * 1000);
-        return MU_EAGAIN;
-    }
-    if (rc != MU_OK) {
-        return rc == MU_EDONE ? MU_EAGAIN
-                              : run_fail(rc, "step %" PRIu64 ": %s", t->reduce_step, result.error);
-    }
-    t->result_generation = t->group.number;
-    train_event(t, (struct step_event){.kind = STEP_ON_REDUCED,
-                                       .generation = t->group.number,
-                                       .step = t->reduce_step});
-    return MU_EAGAIN;
-}
-
-static int show_step(struct train *t, mu_work *work)
-{
-    struct mu_run *run = t->run;
-
-    t->apply_due = false;
-    t->applying = t->touched = true;
-    pthread_mutex_lock(&run->lock);
-    t->told.samples += t->result_samples;
-    if (t->metrics_n > 0 && t->step.group.me == 0 && !run->alone) {
-        told_metrics(run, t->apply_step, t->means);
-    }
-    pthread_mutex_unlock(&run->lock);
-    *work = (mu_work){.kind = MU_STEP,
-                      .step = t->apply_step,
-                      .gradient = t->view,
-                      .metrics = t->means,
-                      .step_samples = t->result_samples};
-    fill_place(t, work);
-    return MU_OK;
-}
-
 /* ---- the end ---- */
 
 static void say_finished(struct train *t)
@@ -535,21 +271,13 @@ static bool is_streaming(const struct train *t)
     return t->stream_due || (t->step.phase == STEP_LOADING && !t->base_due);
 }
 
-/* What was asked for in an older generation is void. */
-static bool has_slices(const struct train *t)
-{
-    return t->todo_generation == t->step.group.number && t->todo_step == t->step.committed + 1 &&
-           (slices_next(&t->todo, 0) < t->step.config.slices_n ||
-            (t->check_due && t->check_step == t->todo_step));
-}
-
 /* One thing that is due. MU_OK: the caller is needed; MU_EAGAIN: go on. */
 static int turn(struct train *t, mu_work *work)
 {
     int rc;
 
     if (t->apply_due) {
-        return show_step(t, work);
+        return train_show(t, work);
     }
     if (t->diverged) {
         train_event(t, (struct step_event){.kind = STEP_ON_RESEND});
@@ -583,10 +311,10 @@ static int turn(struct train *t, mu_work *work)
     if (t->digest_due) {
         return digest(t);
     }
-    if (has_slices(t)) {
-        return give_slice(t, work);
+    if (train_has_slices(t)) {
+        return train_give(t, work);
     }
-    return t->reduce_due ? reduce(t) : hear(t);
+    return t->reduce_due ? train_reduce(t) : hear(t);
 }
 
 int train_drive(struct train *t, mu_work *work_out)
