@@ -276,10 +276,11 @@ int mu_shard(mu_run *run, uint64_t elements_n)
     if (rc != MU_OK) {
         return rc;
     }
-    t->sharded = true;
+    t->sharded = elements_n > 0;
     t->shard = (struct shard){.elements_n = elements_n};
-    rc = elements_n > 0 ? start(t, run->config.steps)
-                        : run_fail(MU_EINVAL, "there are no elements to share out");
+    rc = t->sharded ? start(t, run->config.steps)
+                    : run_fail(MU_EINVAL, "there are no elements to share out");
+    t->sharded &= rc == MU_OK;
     call_exit(run);
     return rc;
 }
