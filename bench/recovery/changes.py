@@ -16,7 +16,8 @@ class Change:
     """What one cost those who stayed, in ms: of the one who waited longest."""
 
     def __init__(self, logs, after):
-        stayed = [log for log in logs.values() if log.steps[0].generation <= after]
+        stayed = [log for log in logs.values()
+                  if any(step.generation == after for step in log.steps)]
         self.ms = max(self.pause_ns(log, after) for log in stayed) / 1e6
         self.told_ms = max(self.first(log, after).pause_us for log in stayed) / 1e3
         self.step_ms = max(self.first(log, after).ns - self.last(log, after).ns
