@@ -145,6 +145,7 @@ static void rename_comm(struct mu_run *run)
     comm_rename(run->data.comm, self);
     pthread_mutex_lock(&run->lock);
     run->data.named = self;
+    run->news++;
     pthread_cond_broadcast(&run->changed);
 }
 

@@ -45,10 +45,10 @@ static void say_forget(struct train *t)
 }
 
 /* Its agent knows it by another name now, and nothing of what it was is left. Under the lock. */
-static bool take_life(struct train *t)
+static void take_life(struct train *t)
 {
     if (t->step.config.self == t->run->life.worker || t->run->forgetting) {
-        return false;
+        return;
     }
     forget_life(t);
     step_reset(&t->step, t->run->life.worker);
@@ -56,7 +56,6 @@ static bool take_life(struct train *t)
     free(t->pending.members);
     free(t->group.members);
     t->pending = t->group = (struct generation){0};
-    return true;
 }
 
 struct news {
@@ -69,7 +68,6 @@ static int look(struct train *t, struct news *news)
 {
     struct mu_run *run = t->run;
 
-    t->news = run->news;
     *news = (struct news){.active = run->active, .lease_ms = run->lease_ms};
     news->linked = run->data.linked;
     if (run->data.named != run->life.worker && !run->alone) {
@@ -109,7 +107,8 @@ int train_news(struct train *t)
         say_forget(t);
     }
     pthread_mutex_lock(&run->lock);
-    (void)take_life(t);
+    t->news = run->news; /* Whatever comes from here on is looked at again. */
+    take_life(t);
     rc = run->forgetting ? MU_EAGAIN : look(t, &news);
     pthread_mutex_unlock(&run->lock);
     if (rc != MU_OK) {

@@ -71,7 +71,7 @@ int train_samples(struct train *t, uint64_t step, uint32_t slice)
 
 void train_place(const struct train *t, mu_work *work)
 {
-    work->generation = t->group.number;
+    work->generation = t->step.group.number;
     work->rank = (int)t->step.group.me;
     work->world = (int)t->step.group.n;
     work->epoch = t->sharded ? 0 : (work->step - 1) / order_steps_per_epoch(&t->walk);
