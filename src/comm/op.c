@@ -150,6 +150,36 @@ static int look_around(struct op *op, bool sure)
     return MU_OK;
 }
 
+/* The note at the head of a link from which this call wants nothing; mail on the way is put aside.
+ */
+static int peek(struct op *op, uint32_t rank, struct note *note_out)
+{
+    struct link *l = op_link(op, rank);
+    int rc;
+
+    while ((rc = l->ops->head(l, note_out)) == MU_OK && note_out->kind == NOTE_MAIL &&
+           mailbox_take(op->c, l, rank, note_out) == MU_OK) {
+    }
+    return rc;
+}
+
+/* One that is only given something says nothing, unless its own call has failed: then it will not
+ * take any more (but mail, which is no call). It may have taken what this call waits for before:
+ * MU_EAGAIN, look once more, and then be sure. */
+static int hear_aborts(struct op *op, bool sure)
+{
+    const struct comm_group *g = &op->c->group;
+    struct note note;
+
+    for (uint32_t r = 0; r < g->n && op->base.op != COMM_NONE; r++) {
+        if (r != g->me && op->wants_tx(op, r) && !op->wants_rx(op, r) &&
+            peek(op, r, &note) == MU_OK && note.kind == NOTE_ABORT) {
+            return sure ? blame_abort(op, r, &note) : MU_EAGAIN;
+        }
+    }
+    return MU_OK;
+}
+
 static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns)
 {
     struct comm_group *g = &op->c->group;
@@ -160,6 +190,9 @@ static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns
     for (uint32_t r = 0; r < g->n; r++) {
         if (r != g->me) {
             bool rx = op->wants_rx(op, r), tx = op->wants_tx(op, r);
+            struct note note;
+
+            rx = rx || (tx && op->base.op != COMM_NONE && peek(op, r, &note) == MU_EAGAIN);
             if (rx || tx) {
                 g->links[r]->ops->await(g->links[r], rx, tx, w);
             }
@@ -185,7 +218,7 @@ int op_drive(struct op *op)
     struct waiter *w = &op->c->waiter;
     uint64_t due_ns = UINT64_MAX;
     uint32_t looked; /* the alarm, when all was well: it rings when anybody goes */
-    bool sure = false;
+    bool sure = false, heard = false;
 
     wait_begin(w, op->c);
     looked = w->alarm_seen - 1;
@@ -203,17 +236,22 @@ int op_drive(struct op *op)
             wait_restart(w);
             due_ns = UINT64_MAX;
             looked = w->alarm_seen - 1; /* It may wait for another one now. */
-            sure = false;
+            sure = heard = false;
             continue;
         }
         rc = looked != w->alarm_seen || sure ? look_around(op, sure) : MU_OK;
         sure = rc == MU_EAGAIN;
-        if (sure) {
+        if (rc == MU_OK) {
+            rc = hear_aborts(op, heard);
+            heard = rc == MU_EAGAIN;
+        }
+        if (sure || heard) {
             continue;
         }
         looked = w->alarm_seen;
-        if (rc == MU_OK && sleep_until_changed(op, w, &due_ns) == MU_ETIMEDOUT) {
-            rc = op->patient ? MU_ETIMEDOUT : blame_time(op);
+        rc = rc == MU_OK ? sleep_until_changed(op, w, &due_ns) : rc;
+        if (rc == MU_ETIMEDOUT && !op->patient) {
+            rc = blame_time(op);
         }
         if (rc != MU_OK) {
             return rc;
