@@ -83,6 +83,11 @@ static bool worker_pauses(struct script *s, const struct question *q)
     return step_orphaned(&trainer_at(s->w, q->worker)->step);
 }
 
+static bool worker_stops(struct script *s, const struct question *q)
+{
+    return trainer_at(s->w, q->worker)->step.phase == STEP_STOPPED;
+}
+
 static bool is_finished(struct script *s, const struct question *q)
 {
     struct job_view v;
@@ -97,7 +102,7 @@ static bool is_over(struct script *s, const struct question *q)
     return check_done(s->w);
 }
 
-/* until b.0 commits 12 | holds 12 | has state | warm | pauses */
+/* until b.0 commits 12 | holds 12 | has state | warm | pauses | stops */
 static bool worker_question(struct script *s, char **words, int n, struct question *q)
 {
     if (n < 3 || !script_worker(s, words[1], &q->worker)) {
@@ -115,6 +120,8 @@ static bool worker_question(struct script *s, char **words, int n, struct questi
         q->yes = worker_is_warm;
     } else if (strcmp(words[2], "pauses") == 0) {
         q->yes = worker_pauses;
+    } else if (strcmp(words[2], "stops") == 0) {
+        q->yes = worker_stops;
     } else if (n == 4 && strcmp(words[2], "has") == 0) {
         q->yes = worker_has_state;
     }

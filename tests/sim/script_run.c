@@ -127,6 +127,10 @@ static bool cluster_option(struct script *s, char *word)
         k->steps_n = MIN(number, STEPS_N);
     } else if (strcmp(word, "checkpoint") == 0) {
         k->checkpoint_every = (uint32_t)number;
+    } else if (strcmp(word, "digest") == 0) {
+        k->digest_every = (uint32_t)number;
+    } else if (strcmp(word, "check") == 0) {
+        k->check_every = (uint32_t)number;
     } else if (strcmp(word, "nnodes") == 0 && sscanf(value, "%u:%u", &min, &max) == 2) {
         k->min = min;
         k->max = max;
@@ -299,6 +303,19 @@ static bool command_lose(struct script *s, char **words, int n)
     return script_fail(s, "there is no message '%s'", words[1]);
 }
 
+/* odd digest|gradient of b.0 */
+static bool command_odd(struct script *s, char **words, int n)
+{
+    struct sim_config *k = &s->w->config;
+
+    if (n != 4 || !script_worker(s, words[3], &k->odd_worker)) {
+        return false;
+    }
+    k->odd = strcmp(words[1], "digest") == 0 ? ODD_DIGEST : ODD_CHECK;
+    k->odd_from = s->w->check.head + 1;
+    return true;
+}
+
 static bool command_heal(struct script *s, char **words, int n)
 {
     (void)words;
@@ -388,7 +405,8 @@ static const struct {
     const char *usage;
 } commands[] = {
     {"cluster", command_cluster,
-     "cluster [nodes=N] [slots=N] [nnodes=MIN:MAX] [steps=N] [checkpoint=N] [slice=TIME]"},
+     "cluster [nodes=N] [slots=N] [nnodes=MIN:MAX] [steps=N] [checkpoint=N] [digest=N] "
+     "[check=N] [slice=TIME]"},
     {"run", command_run, "run TIME"},
     {"until", command_until, "until step N | generation N [active] | WORKER … | finished | end"},
     {"kill", command_kill, "kill worker|node NAME… | orchestrator [at|after next … record]"},
@@ -396,6 +414,7 @@ static const struct {
     {"stop", command_stop, "stop worker|node NAME for TIME"},
     {"cut", command_cut, "cut NODE [->] NODE|orchestrator"},
     {"lose", command_lose, "lose MESSAGE from NODE to NODE"},
+    {"odd", command_odd, "odd digest|gradient of WORKER"},
     {"heal", command_heal, "heal"},
     {"drain", command_drain, "drain NODE…"},
     {"terminate", command_terminate, "terminate NODE"},

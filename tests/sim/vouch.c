@@ -157,12 +157,20 @@ void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
     const struct era *era = era_of(w, e->group->number);
     const char *who = trace_worker(w, trainer_at(w, worker)->self);
     bool named = false;
+    char odd[WORKERS_N * 8] = "";
+    size_t at = 0;
 
-    trace(w, who, "stops before step %" PRIu64 ": members differ", e->step);
     w->check.stopped = true;
     for (uint32_t i = 0; i < e->odd_n; i++) {
+        at += (size_t)snprintf(odd + at, sizeof(odd) - at, " %s",
+                               trace_worker(w, e->group->ids[e->odd[i]]));
         named |= e->group->ids[e->odd[i]] == w->check.odd_self;
     }
+    trace(w, who, "stops before step %" PRIu64 ": %s%s", e->step,
+          e->difference == STEP_STATES      ? "states differ:"
+          : e->difference == STEP_GRADIENTS ? "gradients differ:"
+                                            : "a member has stopped",
+          odd);
     if (e->difference == STEP_TOLD) {
         if (!era->told_stop || e->odd_n != 0) {
             world_fail(w, "%s stops, and nobody has told it to", who);
