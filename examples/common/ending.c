@@ -63,10 +63,24 @@ static void write_report(FILE *file, const mu_training *t, const mu_world_info *
     for (size_t i = 0; i < sizeof(t->digest); i++) {
         fprintf(file, "%02x", t->digest[i]);
     }
-    fprintf(file, "\"}\n");
+    fprintf(file, "\",\n");
 }
 
-int ending_report(const char *path, mu_run *run, int rc)
+static void write_changes(FILE *file, const struct progress *p)
+{
+    fprintf(file, " \"changes\": [");
+    for (size_t i = 0; i < p->changes_n; i++) {
+        const struct progress_change *c = &p->changes[i];
+
+        fprintf(file, "%s\n  {\"generation\": %" PRIu64 ", \"step\": %" PRIu64, i > 0 ? "," : "",
+                c->generation, c->step);
+        fprintf(file, ", \"rank\": %d, \"world\": %d, \"pause_us\": %" PRIu64 "}", c->rank,
+                c->world, c->pause_us);
+    }
+    fprintf(file, "]}\n");
+}
+
+int ending_report(const char *path, mu_run *run, const struct progress *progress, int rc)
 {
     char name[PATH_MAX], part[PATH_MAX + 8];
     struct stat st;
@@ -89,6 +103,7 @@ int ending_report(const char *path, mu_run *run, int rc)
     bad = file == NULL;
     if (file != NULL) {
         write_report(file, &training, &world, rc);
+        write_changes(file, progress);
         bad = ferror(file) != 0;
         bad = fclose(file) != 0 || bad || rename(part, name) != 0;
     }
@@ -99,7 +114,8 @@ int ending_report(const char *path, mu_run *run, int rc)
     return bad ? -1 : 0;
 }
 
-int ending_leave(const char *program, const char *path, mu_run *run, int rc, uint64_t *step_out)
+int ending_leave(const char *program, const char *path, mu_run *run,
+                 const struct progress *progress, int rc, uint64_t *step_out)
 {
     mu_training training = {0};
     int status = rc == MU_EDONE || rc == MU_ELEFT ? 0 : 1;
@@ -111,7 +127,7 @@ int ending_leave(const char *program, const char *path, mu_run *run, int rc, uin
     if (rc == MU_ELEFT) {
         fprintf(stderr, "left after step %" PRIu64 "\n", training.step);
     }
-    if (path != NULL && ending_report(path, run, rc) != 0) {
+    if (path != NULL && ending_report(path, run, progress, rc) != 0) {
         status = 1;
     }
     if (status == 0 && mu_leave(run) != MU_OK) {

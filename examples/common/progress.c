@@ -36,9 +36,11 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-void progress_init(struct progress *p, uint64_t steps_n, const char *const *metrics, int metrics_n)
+void progress_init(struct progress *p, mu_run *run, uint64_t steps_n, const char *const *metrics,
+                   int metrics_n)
 {
     memset(p, 0, sizeof(*p));
+    p->run = run;
     p->steps_n = steps_n;
     p->metrics = metrics;
     p->metrics_n = metrics_n;
@@ -127,7 +129,18 @@ static void show(struct progress *p, const mu_work *work, int64_t now)
 
 /* ---- what happens ---- */
 
-static void tell_change(struct progress *p, const mu_work *work)
+static void remember(struct progress *p, const mu_work *work, uint64_t pause_us)
+{
+    if (p->changes_n < PROGRESS_CHANGES_MAX) {
+        p->changes[p->changes_n++] = (struct progress_change){.generation = work->generation,
+                                                              .step = work->step,
+                                                              .rank = work->rank,
+                                                              .world = work->world,
+                                                              .pause_us = pause_us};
+    }
+}
+
+static void tell_change(struct progress *p, const mu_work *work, uint64_t pause_us)
 {
     struct line l = {.n = 0};
     int more = work->world - p->world;
@@ -137,20 +150,26 @@ static void tell_change(struct progress *p, const mu_work *work)
     if (more != 0) {
         add(&l, ", %d %s", more > 0 ? more : -more, more > 0 ? "more" : "fewer");
     }
-    add(&l, ", at step %" PRIu64, work->step);
+    add(&l, ", at step %" PRIu64 ", after a pause of %.1f ms", work->step, (double)pause_us / 1e3);
     say(p, &l);
 }
 
 static void saw_generation(struct progress *p, const mu_work *work)
 {
+    mu_training training = {0};
     struct line l = {.n = 0};
 
-    if (p->generation == 0 && work->step > 1) {
-        add(&l, "taken in at step %" PRIu64 ": rank %d of %d, generation %" PRIu64, work->step,
-            work->rank, work->world, work->generation);
-        say(p, &l);
-    } else if (p->generation != 0 && work->rank == 0) {
-        tell_change(p, work);
+    if (p->generation == 0) {
+        if (work->step > 1) {
+            add(&l, "taken in at step %" PRIu64 ": rank %d of %d, generation %" PRIu64, work->step,
+                work->rank, work->world, work->generation);
+            say(p, &l);
+        }
+    } else if (mu_training_get(p->run, &training) == MU_OK) {
+        remember(p, work, training.pause_us);
+        if (work->rank == 0) {
+            tell_change(p, work, training.pause_us);
+        }
     }
     p->generation = work->generation;
     p->world = work->world;

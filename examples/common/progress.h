@@ -1,5 +1,6 @@
 /* A line for people, on stderr, about training that goes on: in place on a terminal, otherwise one
- * a second. Only rank 0 has it, and tells of changes; a newcomer says once that it was taken in. */
+ * a second. Only rank 0 has it, and tells of changes; a newcomer says once that it was taken in.
+ * Everyone remembers the changes, for its report. */
 #ifndef EXAMPLES_COMMON_PROGRESS_H
 #define EXAMPLES_COMMON_PROGRESS_H
 
@@ -7,7 +8,16 @@
 
 #include <stdbool.h>
 
+#define PROGRESS_CHANGES_MAX 256
+
+struct progress_change {
+    uint64_t generation, step; /* the first in it */
+    int rank, world;
+    uint64_t pause_us; /* that this worker did nothing meanwhile */
+};
+
 struct progress {
+    mu_run *run;
     uint64_t steps_n; /* of the run; 0: without end */
     const char *const *metrics;
     int metrics_n;
@@ -19,10 +29,14 @@ struct progress {
     int64_t said_us; /* when, and since then … */
     uint64_t samples, steps;
     double sums[MU_METRICS_MAX];
+
+    struct progress_change changes[PROGRESS_CHANGES_MAX]; /* the first ones */
+    size_t changes_n;
 };
 
-/* metrics: their names, by the order of mu_metric(); borrowed. */
-void progress_init(struct progress *p, uint64_t steps_n, const char *const *metrics, int metrics_n);
+/* metrics: their names, by the order of mu_metric(); borrowed, as the run is. */
+void progress_init(struct progress *p, mu_run *run, uint64_t steps_n, const char *const *metrics,
+                   int metrics_n);
 
 /* To be told of everything that mu_next() gives. */
 void progress_saw(struct progress *p, const mu_work *work);

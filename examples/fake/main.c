@@ -36,6 +36,7 @@ struct trainer {
     uint32_t *state;
     float *noise; /* NOISE_N numbers */
     mu_run *run;
+    struct progress progress;
 };
 
 static const char *const metrics[] = {"loss"};
@@ -152,13 +153,12 @@ static int compute(struct trainer *t, const mu_work *work)
 /* Until the run is over (MU_EDONE), or this worker is to leave (MU_ELEFT). */
 static int train(struct trainer *t)
 {
-    struct progress progress;
     mu_work work;
     int rc;
 
-    progress_init(&progress, t->steps_n, metrics, 1);
+    progress_init(&t->progress, t->run, t->steps_n, metrics, 1);
     while ((rc = mu_next(t->run, &work)) == MU_OK) {
-        progress_saw(&progress, &work);
+        progress_saw(&t->progress, &work);
         if (work.kind == MU_SLICE) {
             rc = compute(t, &work);
         } else {
@@ -168,7 +168,7 @@ static int train(struct trainer *t)
             break;
         }
     }
-    progress_end(&progress);
+    progress_end(&t->progress);
     return rc;
 }
 
@@ -217,7 +217,7 @@ static int work(struct trainer *t)
     if (rc == MU_OK) {
         rc = train(t);
     }
-    status = ending_leave("fake", t->report, t->run, rc, &steps);
+    status = ending_leave("fake", t->report, t->run, &t->progress, rc, &steps);
     return rc == MU_EDONE && status == 0 ? say_result(t, steps) : status;
 }
 

@@ -38,6 +38,7 @@ struct trainer {
     struct mlp mlp;
     float *weights, *momentum;
     mu_run *run;
+    struct progress progress;
 };
 
 static const char *const metrics[] = {"loss", "accuracy"};
@@ -145,13 +146,12 @@ static int compute(struct trainer *t, const mu_work *work)
 /* Until the run is over (MU_EDONE), or this worker is to leave (MU_ELEFT). */
 static int train(struct trainer *t)
 {
-    struct progress progress;
     mu_work work;
     int rc;
 
-    progress_init(&progress, t->steps_n, metrics, 2);
+    progress_init(&t->progress, t->run, t->steps_n, metrics, 2);
     while ((rc = mu_next(t->run, &work)) == MU_OK) {
-        progress_saw(&progress, &work);
+        progress_saw(&t->progress, &work);
         if (work.kind == MU_SLICE) {
             rc = compute(t, &work);
         } else {
@@ -161,7 +161,7 @@ static int train(struct trainer *t)
             break;
         }
     }
-    progress_end(&progress);
+    progress_end(&t->progress);
     return rc;
 }
 
@@ -212,7 +212,7 @@ static int work(struct trainer *t)
     if (rc == MU_OK) {
         rc = train(t);
     }
-    status = ending_leave("mnist", t->report, t->run, rc, &steps);
+    status = ending_leave("mnist", t->report, t->run, &t->progress, rc, &steps);
     return rc == MU_EDONE && status == 0 ? say_result(t, steps) : status;
 }
 
