@@ -218,6 +218,12 @@ static int set_all(struct vars *v, const struct environ_config *c, struct room *
     set(v, "MUSTER_SOCKET", c->socket);
     set_hex(v, "MUSTER_COOKIE", c->cookie);
     set(v, "MUSTER_TOKEN", NULL);
+    if (c->step_timeout_ms != 0) {
+        set_number(v, "MUSTER_STEP_TIMEOUT_MS", c->step_timeout_ms);
+    }
+    if (c->numerics != NULL) {
+        set(v, "MUSTER_NUMERICS", c->numerics);
+    }
     set(v, "ROLE_NAME", c->role_name != NULL ? c->role_name : "default");
     set_number(v, "TORCHELASTIC_RESTART_COUNT", c->restarts);
     set_number(v, "TORCHELASTIC_MAX_RESTARTS", c->max_restarts);

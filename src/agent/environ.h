@@ -24,6 +24,8 @@ struct environ_config {
     uint16_t master_port;    /* 0: rank 0's */
     uint32_t restarts;       /* how often it has failed before */
     uint32_t max_restarts;
+    uint32_t step_timeout_ms; /* 0: as it is in `base` */
+    const char *numerics;     /* "strict" or "warn"; NULL: as it is in `base` */
     const char *socket; /* of the agent (local.h); NULL: none */
     uint64_t cookie;
     uint64_t marker;
@@ -43,7 +45,8 @@ struct environ_config {
  *   OMP_NUM_THREADS               1 when unset and slots > 1
  *   TF_CONFIG                     left out, with a warning, if it is longer than exec takes
  *   MUSTER_JOB, MUSTER_NODE, MUSTER_SLOT, MUSTER_RUN, MUSTER_GENERATION (0: none), MUSTER_SOCKET,
- *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits) */
+ *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
+ *   MUSTER_NUMERICS */
 int environ_make(const struct environ_config *config, char ***env_out);
 
 /* The value of TF_CONFIG: JSON text, the caller's, to be given to free(). The first chief is

@@ -201,6 +201,7 @@ static void on_timer(uv_timer_t *timer)
     node_notes_tick(n, now_ms);
     node_sync_tick(n, now_ms);
     node_config_tick(n, now_ms);
+    node_metrics_tick(n, now_ms);
     node_event(n, &e);
 }
 
@@ -214,7 +215,7 @@ void node_rearm(struct node *n)
     }
     at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
     at_ms = MIN(at_ms, MIN(node_notes_deadline(n), node_sync_deadline(n)));
-    at_ms = MIN(at_ms, node_config_deadline(n));
+    at_ms = MIN(at_ms, MIN(node_config_deadline(n), node_metrics_deadline(n)));
     at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
     if (n->queue_n > 0) {
         at_ms = now_ms;
@@ -230,6 +231,7 @@ static int init_agent(struct node *n, char *error)
     struct agent_config ac = {.renew_ms = config->monitor_ms,
                               .members_max = MEMBERS_MAX,
                               .exit_timeout_ms = config->exit_timeout_ms,
+                              .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
                               .hello = {.host = net_host_id(),
                                         .min = config->min,
                                         .max = config->max,
@@ -386,6 +388,7 @@ static struct node *make(const struct node_config *config, char *error)
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         n->slots[i].stop_ms = n->slots[i].exit.due_ms = n->slots[i].note.due_ms = NODE_NEVER;
+        n->slots[i].metrics.due_ms = NODE_NEVER;
         n->slots[i].rank = NODE_ALONE;
     }
     return n;

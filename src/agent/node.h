@@ -9,6 +9,12 @@
 
 enum stream_to { STREAM_CONSOLE = 0, STREAM_FILE = 1, STREAM_BOTH = 2 };
 
+/* Of a worker that hangs, once the others have gone on without it. */
+enum hung { HUNG_REPLACE, HUNG_KEEP };
+
+/* Of a worker whose numeric kind is not that of the others: it is refused, or only told so. */
+enum numerics { NUMERICS_STRICT, NUMERICS_WARN };
+
 /* What `muster run` was asked for. Strings are borrowed until node_run() returns. */
 struct node_config {
     struct endpoints endpoints;
@@ -26,6 +32,9 @@ struct node_config {
     uint32_t monitor_ms; /* renewals at least this often */
     uint32_t grace_ms;
     uint32_t exit_timeout_ms;
+    uint32_t step_timeout_ms; /* a worker that does nothing for so long hangs; 0: none does */
+    uint8_t hung;             /* enum hung: what becomes of it */
+    uint8_t numerics;         /* enum numerics */
     const char
         *address; /* of this node for other workers, "host" or "host:port"; NULL: found out */
     const char *log_dir;             /* NULL: none */

@@ -16,6 +16,7 @@ static void detached(void *data, uint32_t slot)
     struct node *n = data;
     struct agent_event e = {.kind = AGENT_ON_DETACHED, .slot = slot};
 
+    node_metrics_flush(n, slot);
     node_event(n, &e);
     node_exit_detached(n, slot);
 }
@@ -32,6 +33,9 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         e.kind = AGENT_ON_REPORT;
         e.u.report = &msg->report;
         mine = msg->report.incarnation == wid_incarnation(self);
+        if (mine && msg->report.phase == PHASE_FINISHED) {
+            node_metrics_flush(n, slot); /* Those of the last step come before the end. */
+        }
         break;
     case WIRE_BEAT:
         e.kind = AGENT_ON_BEAT;
@@ -49,6 +53,12 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
     case WIRE_SYNC:
         node_sync_take(n, slot, &msg->sync);
         node_rearm(n);
+        return;
+    case WIRE_METRICS:
+        if (msg->metrics.worker == self) {
+            node_metrics_take(n, slot, &msg->metrics);
+            node_rearm(n);
+        }
         return;
     case WIRE_CONFIG:
         node_config_take(n, slot, &msg->config);

@@ -71,6 +71,8 @@ static int make_environ(struct node *n, const struct agent_effect *e, uint64_t m
                                 .master_port = config->master_port,
                                 .restarts = (uint32_t)e->code,
                                 .max_restarts = config->max_restarts,
+                                .step_timeout_ms = config->step_timeout_ms,
+                                .numerics = config->numerics == NUMERICS_WARN ? "warn" : "strict",
                                 .socket = local_path(n->local),
                                 .cookie = n->slots[e->slot].cookie,
                                 .marker = marker};

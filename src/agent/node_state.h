@@ -6,6 +6,7 @@
  *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
  *   node_config.c  what workers ask of the job's settings
+ *   node_metrics.c numbers of training, passed on
  *   node_addr.c    where other nodes reach the workers
  *   node_note.c    the word about a process that has ended
  *   node_frame.c   what the orchestrator says
@@ -57,6 +58,16 @@ struct node_config_ask {
     uint8_t value[];
 };
 
+/* The newest numbers of training that a worker has said. */
+struct node_metrics {
+    uint64_t due_ms;  /* when they are passed on; NODE_NEVER: they have been */
+    uint64_t next_ms; /* not before */
+    wid worker;
+    uint64_t step;
+    uint32_t n;
+    struct metric items[METRICS_MAX];
+};
+
 /* A process that is gone. */
 struct node_exit {
     uint64_t due_ms; /* until then what it said is still being read; NODE_NEVER: it is not */
@@ -91,6 +102,7 @@ struct node_slot {
     uint32_t syncs_n;
     struct node_config_ask *configs;
     uint32_t configs_n;
+    struct node_metrics metrics;
 };
 
 struct node_link {
@@ -285,6 +297,15 @@ void node_config_end(struct node *n, uint32_t slot, int status, const char *text
 void node_config_drop(struct node *n, uint32_t slot);
 uint64_t node_config_deadline(const struct node *n);
 void node_config_tick(struct node *n, uint64_t now_ms);
+
+/* ---- node_metrics.c ---- */
+
+/* A worker's frame: passed on when it is time to. */
+void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *m);
+/* It says no more: the last is passed on now. */
+void node_metrics_flush(struct node *n, uint32_t slot);
+uint64_t node_metrics_deadline(const struct node *n);
+void node_metrics_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_signal.c ---- */
 

@@ -185,10 +185,21 @@ static const struct opt table[] = {
     {OPT_SECONDS, .name = "monitor-interval", AT(node.monitor_ms), .min = 10, .max = 3600000,
      .shown = true, .env = "PET_MONITOR_INTERVAL", .help = "renew the lease at least this often"},
     {OPT_SECONDS, .name = "grace", AT(node.grace_ms), .max = 86400000, .shown = true,
-     .help = "from SIGTERM to SIGKILL, when a worker is stopped"},
+     .help = "from SIGTERM to SIGKILL, when a worker is stopped. One that has left its generation "
+             "because this node leaves has as long before that, to end by itself"},
     {OPT_SECONDS, .name = "exit-timeout", AT(node.exit_timeout_ms), .min = 1, .max = 86400000,
      .shown = true,
      .help = "once a worker of the job has succeeded, the others have this long to end"},
+    {OPT_SECONDS, .name = "step-timeout", AT(node.step_timeout_ms), .min = 1, .max = 86400000,
+     .help = "a worker that does nothing for this long, while others wait for it, hangs: they go on "
+             "without it (default: they wait)"},
+    {OPT_CHOICE, .name = "hung", AT(node.hung), .choices = "replace|keep", .shown = true,
+     .help = "with --step-timeout, what becomes of a worker of this node that hangs: another takes "
+             "its place, or it stays as it is, to be looked at"},
+    {OPT_CHOICE, .name = "numerics", AT(node.numerics), .choices = "strict|warn", .shown = true,
+     .env = "MUSTER_NUMERICS",
+     .help = "a worker whose results may differ in their last bits from the others' (another CPU, "
+             "BLAS or libc) is refused, or only warned"},
 
     {OPT_GROUP, .help = "The script"},
     {OPT_FLAG, .letter = 'm', .name = "module", AT(module), .env = "PET_MODULE",

@@ -101,6 +101,8 @@ struct note {
     uint64_t generation;
     uint64_t value; /* step, count or exit code, as the kind has it */
     const char *reason;
+    struct metric *metrics; /* NOTE_METRICS */
+    uint32_t metrics_n;
 };
 
 enum effect_kind {

@@ -151,6 +151,22 @@ struct settings {
     uint64_t due_ms; /* none is due before */
 };
 
+/* ---- numbers of training ---- */
+
+/* The newest of a job. */
+struct training {
+    struct training *next;
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    wid worker; /* who said them */
+    uint64_t step;
+    uint32_t n; /* 0: none yet, in this run */
+    struct metric items[METRICS_MAX];
+    bool over;        /* training has started over since: any step may come */
+    bool due;         /* an event is to tell of them … */
+    uint64_t next_ms; /* … not before this */
+};
+
 /* ---- what has happened so far, for /metrics ---- */
 
 struct counts {
@@ -184,6 +200,7 @@ struct orchestrator {
     struct asking asking;
     struct values values;
     struct settings settings;
+    struct training *trainings; /* one for each job that has said any */
     struct counts counts;
     struct web *web;         /* NULL: there is no HTTP side */
     struct frame *cached[2]; /* the generation of this event, without and with its key */
@@ -264,6 +281,15 @@ void values_put(struct session *s, const struct msg_sync *m);
 void values_closed(struct session *s);
 void values_tick(struct orchestrator *o);
 uint64_t values_deadline(const struct orchestrator *o);
+
+/* training.c: what workers say of training */
+void training_take(struct session *s, const struct msg_metrics *m);
+/* The newest numbers of a job's run; NULL: there are none. */
+const struct training *training_of(const struct orchestrator *o, const char *job);
+void training_record(struct orchestrator *o, const struct record *r);
+void training_tick(struct orchestrator *o);
+uint64_t training_deadline(const struct orchestrator *o);
+void training_close(struct orchestrator *o);
 
 /* status.c: JSON text, to be freed; NULL: out of memory. MU_ENOENT: no such job. */
 int status_text(struct orchestrator *o, const char *job, char **text_out);

@@ -21,7 +21,9 @@ static void fill(const struct note *note, uint64_t number, struct msg_event *e)
                             .kind = (uint8_t)note->kind,
                             .worker = note->worker,
                             .generation = note->generation,
-                            .value = note->value};
+                            .value = note->value,
+                            .metrics_n = note->metrics_n,
+                            .metrics = note->metrics};
     copy_text(e->job, sizeof(e->job), note->job);
     copy_text(e->node, sizeof(e->node), note->node);
     copy_text(e->reason, sizeof(e->reason), note->reason);
@@ -60,11 +62,13 @@ static bool drowns(struct orchestrator *o, const struct note *note)
 
 static void write_line(const struct orchestrator *o, const struct msg_event *e)
 {
-    bool bad = e->kind == NOTE_REFUSED || e->kind == NOTE_LOST;
+    bool bad = e->kind == NOTE_REFUSED || e->kind == NOTE_LOST || e->kind == NOTE_LEFT_OUT;
+    enum log_level level = bad ? LOG_WARN : driver_info(o);
     char line[WORDS_LINE_MAX];
 
     words_event(e, line, sizeof(line));
-    log_write(bad ? LOG_WARN : driver_info(o), "orchestrator", "%s", line);
+    /* Numbers of training go on and on: they are for those who follow them. */
+    log_write(e->kind == NOTE_METRICS ? LOG_DEBUG : level, "orchestrator", "%s", line);
 }
 
 /* What is about no job concerns all. */

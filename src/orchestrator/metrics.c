@@ -1,10 +1,11 @@
 /* /metrics: Prometheus' text format, version 0.0.4. Labels have few values: jobs are bounded by
- * jobs_max, and nobody else has a label of its own. */
+ * jobs_max, metrics of one by METRICS_MAX, and nobody else has a label of its own. */
 #include "orchestrator/web_state.h"
 #include "orchestrator/words.h"
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,44 @@ static void print_job(void *arg, const struct job_look *j)
             values[t->what]);
 }
 
+/* Trainers choose the names of their metrics. */
+static void print_label(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            fputc('\\', out);
+        }
+        fputc(*text, out);
+    }
+}
+
+static void print_number(FILE *out, double value)
+{
+    if (isnan(value)) {
+        fputs("NaN\n", out);
+    } else if (isinf(value)) {
+        fputs(value > 0 ? "+Inf\n" : "-Inf\n", out);
+    } else {
+        fprintf(out, "%.17g\n", value);
+    }
+}
+
+static void print_training(const struct orchestrator *o, FILE *out)
+{
+    if (o->trainings == NULL) {
+        return;
+    }
+    head(out, "muster_job_metric", "gauge", "Numbers that the job's trainers name, the newest.");
+    for (const struct training *t = o->trainings; t != NULL; t = t->next) {
+        for (uint32_t i = 0; i < t->n; i++) {
+            fprintf(out, "muster_job_metric{job=\"%s\",name=\"", t->job);
+            print_label(out, t->items[i].name);
+            fputs("\"} ", out);
+            print_number(out, words_metric(&t->items[i]));
+        }
+    }
+}
+
 static void print_jobs(struct orchestrator *o, FILE *out)
 {
     struct tally t = {.o = o, .out = out};
@@ -110,6 +149,7 @@ static void print_jobs(struct orchestrator *o, FILE *out)
         head(out, job_figures[t.what].name, "gauge", job_figures[t.what].help);
         cluster_each_job(o->cluster, print_job, &t);
     }
+    print_training(o, out);
 }
 
 /* ---- what has happened ---- */

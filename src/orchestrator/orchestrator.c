@@ -28,7 +28,7 @@ void driver_arm(struct orchestrator *o)
 {
     uint64_t at_ms = MIN(cluster_deadline(o->cluster), values_deadline(o));
 
-    at_ms = MIN(at_ms, settings_deadline(o));
+    at_ms = MIN(at_ms, MIN(settings_deadline(o), training_deadline(o)));
     if (at_ms < o->armed_ms) {
         o->armed_ms = at_ms;
         uv_timer_start(&o->timer, on_timer, at_ms > o->now_ms ? at_ms - o->now_ms : 1, 0);
@@ -62,6 +62,7 @@ static void on_timer(uv_timer_t *t)
     driver_time(o);
     values_tick(o);
     settings_tick(o);
+    training_tick(o);
     tick(o);
     if (o->now_ms >= o->sweep_ms) {
         o->sweep_ms = o->now_ms + o->config.lease_ms;
@@ -112,6 +113,7 @@ void orchestrator_close(struct orchestrator *o)
     records_close(o); /* Until here it may send us news. */
     tls_close(o->tls);
     values_close(o);
+    training_close(o);
     cluster_close(o->cluster);
     if (o->handles_n == 0) {
         free(o);

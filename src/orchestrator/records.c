@@ -185,6 +185,7 @@ static void deliver_ok(struct orchestrator *o, const struct pending *p)
     mu_assert(rc == MU_OK);
     tally(&o->counts, &r);
     values_record(o, &r);
+    training_record(o, &r);
     web_record(o, &r, false);
     o->records.bytes += p->n;
     note_success(&o->records);

@@ -209,6 +209,9 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
     case WIRE_CONFIG:
         settings_frame(s, &msg->config, h->request);
         return;
+    case WIRE_METRICS:
+        training_take(s, &msg->metrics);
+        return;
     case WIRE_RENEW:
         s->o->counts.renewals++;
         e.kind = EVENT_RENEW;

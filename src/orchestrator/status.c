@@ -1,5 +1,6 @@
 /* Status as JSON: one job, or all with the orchestrator itself. */
 #include "orchestrator/driver.h"
+#include "orchestrator/event_json.h"
 #include "orchestrator/words.h"
 
 #include <jansson.h>
@@ -97,14 +98,16 @@ static json_t *want_json(const struct orchestrator *o, const struct job_look *j)
 static json_t *short_json(const struct orchestrator *o, const struct job_look *j)
 {
     const struct job_view *v = &j->view;
+    const struct training *t = training_of(o, v->name);
     char why[TEXT_MAX_LEN];
     const char *state = words_job(j, why, sizeof(why));
 
-    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o}", "job", v->name,
-                     "run", (json_int_t)v->run, "state", state, "why", why, "generation",
+    return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o*, s:o}", "job",
+                     v->name, "run", (json_int_t)v->run, "state", state, "why", why, "generation",
                      (json_int_t)v->generation, "active", (json_int_t)v->active, "mode",
                      words_mode(j->mode), "min", (json_int_t)j->min, "max", (json_int_t)j->max,
-                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint, "want",
+                     "step", (json_int_t)v->step, "checkpoint", (json_int_t)v->checkpoint,
+                     "metrics", t != NULL ? metrics_json(t->items, t->n, t->step) : NULL, "want",
                      want_json(o, j));
 }
 

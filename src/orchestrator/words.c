@@ -60,6 +60,32 @@ void words_worker(wid w, char *buf, size_t cap)
     snprintf(buf, cap, "n%u.%u#%u", wid_node(w), wid_slot(w), wid_incarnation(w));
 }
 
+double words_metric(const struct metric *m)
+{
+    double value;
+
+    memcpy(&value, &m->bits, sizeof(value));
+    return value;
+}
+
+void words_metrics(const struct metric *metrics, uint32_t n, char *buf, size_t cap)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        char text[METRIC_NAME_MAX + 32];
+        int len = snprintf(text, sizeof(text), "%s%s %.5g", i > 0 ? ", " : "", metrics[i].name,
+                           words_metric(&metrics[i]));
+
+        if (used + (size_t)len >= cap) {
+            return;
+        }
+        memcpy(buf + used, text, (size_t)len + 1);
+        used += (size_t)len;
+    }
+}
+
 /* ---- events ---- */
 
 static void say_exit(const struct msg_event *e, char *buf, size_t cap)

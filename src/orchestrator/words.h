@@ -16,6 +16,11 @@ void words_event(const struct msg_event *e, char *buf, size_t cap);
 /* "2026-11-16T03:55:46.123Z" */
 void words_time(uint64_t wall_ms, char text[WORDS_TIME_MAX]);
 
+double words_metric(const struct metric *m);
+
+/* "loss 0.4321, accuracy 0.8765"; cut after a whole one when cap is too small. */
+void words_metrics(const struct metric *metrics, uint32_t n, char *buf, size_t cap);
+
 /* fresh, boundary, failure */
 const char *words_generation(unsigned kind);
 

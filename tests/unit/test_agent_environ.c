@@ -122,6 +122,26 @@ static void a_rank_is_a_position_by_node_and_by_role(void **state)
     free(env);
 }
 
+static void what_training_needs_to_know_is_passed_on_if_it_was_said(void **state)
+{
+    static const char *const want[] = {"MUSTER_STEP_TIMEOUT_MS=2500", "MUSTER_NUMERICS=warn", NULL};
+    char mine[] = "MUSTER_STEP_TIMEOUT_MS=7";
+    char *base[] = {mine, NULL};
+    struct environ_config c = config_of(NULL, wid_make(1, 0, 1));
+    char **env;
+
+    c.base = base;
+    env = make(&c);
+    assert_string_equal(environ_get(env, "MUSTER_STEP_TIMEOUT_MS"), "7");
+    assert_null(environ_get(env, "MUSTER_NUMERICS"));
+    free(env);
+    c.step_timeout_ms = 2500;
+    c.numerics = "warn";
+    env = make(&c);
+    assert_holds(env, want);
+    free(env);
+}
+
 static void every_rank_of_a_generation_is_told_apart(void **state)
 {
     static const uint32_t sizes[] = {3, 1, 4};
@@ -415,6 +435,7 @@ static void the_marker_has_one_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_training_needs_to_know_is_passed_on_if_it_was_said),
         cmocka_unit_test(a_rank_is_a_position_by_node_and_by_role),
         cmocka_unit_test(every_rank_of_a_generation_is_told_apart),
         cmocka_unit_test(another_life_is_no_member),
