@@ -79,14 +79,41 @@ static int look(struct train *t, struct news *news)
     return MU_OK;
 }
 
-static void tell_generation(struct train *t, struct generation *g)
+/* core/step acts in the generation that it was told last: that one is kept as long as it does. */
+static int take_group(struct train *t)
 {
+    struct member *members;
+
+    if (t->group.number == t->step.group.number || t->pending.number != t->step.group.number) {
+        return MU_OK;
+    }
+    members = malloc(t->pending.members_n * sizeof(*members));
+    if (members == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for a generation");
+    }
+    memcpy(members, t->pending.members, t->pending.members_n * sizeof(*members));
+    free(t->group.members);
+    t->group = t->pending;
+    t->group.members = members;
+    return MU_OK;
+}
+
+/* The one before may be the one that it acts in by now, and the data plane has yet to follow. */
+static int tell_generation(struct train *t, struct generation *g)
+{
+    int rc = take_group(t);
+
+    if (rc != MU_OK) {
+        free(g->members);
+        return rc;
+    }
     free(t->pending.members);
     t->pending = *g;
     if (g->kind == GENERATION_FAILURE) {
         train_pause_begin(t);
     }
     train_event(t, (struct step_event){.kind = STEP_ON_GENERATION, .u.generation = &t->pending});
+    return MU_OK;
 }
 
 uint64_t train_boot_ms(void)
@@ -123,7 +150,10 @@ int train_news(struct train *t)
     }
     if (news.newest.number != 0) {
         run_resolve(&news.newest);
-        tell_generation(t, &news.newest);
+        rc = tell_generation(t, &news.newest);
+        if (rc != MU_OK) {
+            return rc;
+        }
     }
     if (news.active > t->active && t->step.entered != 0 && !t->forget_due) {
         t->active = news.active;
@@ -137,26 +167,6 @@ int train_news(struct train *t)
 }
 
 /* ---- moving ---- */
-
-/* core/step acts in another generation than the data plane: that is the one it was told last. */
-static int take_group(struct train *t)
-{
-    struct member *members;
-
-    if (t->group.number == t->step.group.number) {
-        return MU_OK;
-    }
-    mu_assert(t->pending.number == t->step.group.number);
-    members = malloc(t->pending.members_n * sizeof(*members));
-    if (members == NULL) {
-        return run_fail(MU_ENOMEM, "out of memory for a generation");
-    }
-    memcpy(members, t->pending.members, t->pending.members_n * sizeof(*members));
-    free(t->group.members);
-    t->group = t->pending;
-    t->group.members = members;
-    return MU_OK;
-}
 
 /* For the caller's hook: addresses are mu_world()'s. Under the lock. */
 static mu_world_info world_of(const struct train *t)
@@ -198,6 +208,7 @@ int train_move(struct train *t)
 {
     int rc = take_group(t);
 
+    mu_assert(rc != MU_OK || t->group.number == t->step.group.number);
     if (rc != MU_OK || t->moved == t->group.number) {
         return rc;
     }
