@@ -112,6 +112,7 @@ static bool is_for_agent(unsigned type)
     case WIRE_SUSPECT:
     case WIRE_SYNC:
     case WIRE_CONFIG:
+    case WIRE_METRICS:
         return true;
     default:
         return false;
