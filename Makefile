@@ -13,16 +13,22 @@ SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
 
 # Ninja runs things side by side; the steps here build on one another.
 .NOTPARALLEL:
-.PHONY: all demo story test test-full bench fuzz soak install docs tidy format clean help packages-%
+.PHONY: all demo demo-restart story test test-full bench fuzz soak install docs tidy format clean help packages-%
 
 all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
 	@$(NINJA) -C $(BUILD) muster
 
-demo: packages-build $(BUILD)/build.ninja ## an orchestrator and three nodes here, and what may happen
-	@$(NINJA) -C $(BUILD) --quiet muster
-	@scripts/demo.py $(BUILD)/muster
+demo: packages-demo $(BUILD)/build.ninja ## train on three nodes here: killed, added, drained, the same bits
+	@test -e $(BUILD)/.with-mnist || { meson configure $(BUILD) -Dmnist=enabled && \
+	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-mnist; }
+	@$(NINJA) -C $(BUILD) --quiet muster examples/mnist
+	@scripts/demo.py $(BUILD)
 
-story: packages-build $(BUILD)/build.ninja ## what is to come, simulated: nobody is restarted
+demo-restart: packages-build $(BUILD)/build.ninja ## the same for a script that knows nothing of muster
+	@$(NINJA) -C $(BUILD) --quiet muster
+	@scripts/demo_restart.py $(BUILD)/muster
+
+story: packages-build $(BUILD)/build.ninja ## the protocol under it, simulated and told
 	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
 	@$(BUILD)/tests/sim/sim --demo
 
@@ -91,7 +97,7 @@ forget-logs:
 	@rm -f build*/meson-logs/testlog.json
 
 ready-test: packages-test $(BUILD)/build.ninja
-	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled && \
+	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled -Dmnist=enabled && \
 	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-tests; }
 	@$(NINJA) -C $(BUILD) --quiet
 

@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
-"""The demo: an orchestrator and three nodes on this machine, and what can happen to them.
+"""The demo: Fashion-MNIST on three nodes on this machine, and what can happen to them.
 
-usage: demo.py MUSTER
+One is killed, one added, one drained; the orchestrator is killed and started again. Then the same
+training by one worker that nobody disturbs. Fails unless both end with the same bits, each sample
+has counted once, and nobody was restarted.
+
+usage: demo.py BUILD
 """
+import glob
+import json
 import os
 import re
 import shutil
@@ -13,24 +19,52 @@ import tempfile
 import threading
 import time
 
-SCRIPT = os.path.join(os.path.dirname(__file__), '..', 'examples', 'restart', 'train.py')
-STEPS = 150
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'e2e'))
+import audit  # noqa: E402  (it lies beside the tests)
+
+SAMPLES, BATCH, SLICES, EPOCHS = 60000, 256, 8, 3
+STEPS = -(-SAMPLES // BATCH) * EPOCHS
+MODEL = ['--hidden', '128', '--epochs', str(EPOCHS), '--global-batch', str(BATCH),
+         '--slices', str(SLICES)]
+SLEEP_MS = 10  # For each slice, so that there is time to watch.
 COLOURS = {'a': 36, 'b': 33, 'c': 35, 'd': 32, 'orchestrator': 34}
+DULL = re.compile(r'^\[s?\d+\] \S+Z |is warm|is active|connection closed|has finished|pid \d+ goes on|'
+                  r'warming up|is in-process|^\[s?\d+\] digest=')
+RESULT = re.compile(r'digest=(\w{64}) steps=(\d+) samples=(\d+) accuracy=([\d.]+)')
+MINUTE = 60
+
+
+class Failed(Exception):
+    pass
 
 
 class Demo:
     """Everything that runs, and the one place where lines come out."""
 
-    def __init__(self, muster):
-        self.muster = muster
+    def __init__(self, build):
+        self.muster = os.path.join(build, 'muster')
+        self.mnist = os.path.join(build, 'examples', 'mnist')
         self.folder = tempfile.mkdtemp(prefix='muster-demo-')
-        self.env = dict(os.environ, XDG_STATE_HOME=self.folder, NO_COLOR='1')
+        self.audit = os.path.join(self.folder, 'audit')
+        self.reports = os.path.join(self.folder, 'reports')
+        os.mkdir(self.audit)
+        os.mkdir(self.reports)
+        self.env = dict(os.environ, XDG_STATE_HOME=self.folder, NO_COLOR='1',
+                        OPENBLAS_NUM_THREADS='1')
         self.began = time.monotonic()
         self.lock = threading.Lock()
         self.over = False
         self.running = {}
+        self.readers = {}
         self.endpoint = None
+        self.port = '0'
         self.step = 0
+        self.world = 0
+        self.events = []  # (what, the step at which it was done)
+        self.results = {}
+
+    # ---- what people see ----
 
     def say(self, who, text):
         with self.lock:
@@ -44,54 +78,81 @@ class Demo:
         with self.lock:
             print(f'\n       {text}', flush=True)
 
-    def start(self, who, *args):
-        process = subprocess.Popen([self.muster, *args], stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, env=self.env,
-                                   cwd=self.folder)
+    def event(self, what, text):
+        self.events.append((what, self.step))
+        self.tell(text)
+
+    # ---- processes ----
+
+    def start(self, who, *args, env=None):
+        process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=env or self.env, cwd=self.folder)
         self.running[who] = process
-        reader = threading.Thread(target=self.read, args=(who, process), daemon=True)
-        reader.start()
+        self.readers[who] = threading.Thread(target=self.read, args=(who, process), daemon=True)
+        self.readers[who].start()
         return process
 
     def read(self, who, process):
         for line in process.stdout:
+            line = line.rstrip()
             found = re.search(r'listens on (\S+?);', line)
             if found:
                 self.endpoint = found.group(1)
-            found = re.search(r'\] step (\d+):', line)
+            found = re.search(r'\bstep (\d+)/\d+ .* (\d+) workers?,', line)
+            if found and who != 'alone':
+                self.step, self.world = int(found.group(1)), int(found.group(2))
+            found = RESULT.search(line)
             if found:
-                self.step = int(found.group(1))
-            text = re.sub(r'^\S+Z +(info|warn|error) +(agent|orchestrator): ', '', line.rstrip())
-            dull = re.search(r'is warm|is active|connection closed|has finished', text)
-            if not dull and not self.over:
-                self.say(who, text)
+                self.results[who] = found.groups()
+            if who != 'alone' and not DULL.search(line) and not self.over:
+                self.say(who, re.sub(r'^\S+Z +(info|warn|error) +(agent|orchestrator): ', '', line))
 
     def serve(self):
         self.endpoint = None
-        port = self.port if hasattr(self, 'port') else '0'
-        self.start('orchestrator', 'serve', '--listen', f'127.0.0.1:{port}')
+        self.start('orchestrator', self.muster, 'serve', '--listen', f'127.0.0.1:{self.port}')
         self.wait_for(lambda: self.endpoint, 'the orchestrator to listen')
         self.port = self.endpoint.rsplit(':', 1)[1]
 
     def node(self, name):
-        return self.start(name, 'run', '--nnodes=1:3', f'--rdzv_endpoint={self.endpoint}',
-                          '--node-name', name, '--mode', 'restart', SCRIPT, '--steps', str(STEPS),
-                          '--checkpoint', os.path.join(self.folder, 'checkpoint.json'))
+        return self.start(name, self.muster, 'run', '--nnodes=1:4',
+                          f'--rdzv_endpoint={self.endpoint}', '--node-name', name, self.mnist,
+                          *MODEL, '--sleep-ms', str(SLEEP_MS), '--report', self.reports,
+                          env=dict(self.env, MUSTER_AUDIT=self.audit))
 
     def kill(self, who):
         process = self.running.pop(who)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    def ask(self, *args):
+        return subprocess.run([self.muster, *args, '--endpoint', self.endpoint], env=self.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
+
     def wait_for(self, condition, what):
-        end = time.monotonic() + 60
+        end = time.monotonic() + MINUTE
         while not condition():
             if time.monotonic() > end:
-                raise SystemExit(f'demo: waited for a minute for {what}')
+                raise Failed(f'waited for a minute for {what}')
+            ended = [who for who in self.running if self.running[who].poll()]
+            if ended:
+                raise Failed(f'{ended[0]} ended with {self.running[ended[0]].poll()}')
             time.sleep(0.05)
 
     def wait_step(self, step):
         self.wait_for(lambda: self.step >= step, f'step {step}')
+
+    def wait_world(self, size):
+        self.wait_for(lambda: self.world == size, f'{size} workers to be in a step')
+
+    def wait_end(self, who):
+        try:
+            code = self.running[who].wait(timeout=MINUTE)
+        except subprocess.TimeoutExpired:
+            raise Failed(f'{who} did not end within a minute') from None
+        self.readers[who].join(timeout=MINUTE)
+        if code != 0:
+            raise Failed(f'{who} ended with {code}')
 
     def close(self):
         self.over = True  # What they say now is about our own end of it.
@@ -106,39 +167,105 @@ class Demo:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def play(demo):
+def disturbed(demo):
     demo.tell('An orchestrator. It keeps a journal, and is needed only to change who takes part.')
     demo.serve()
-    demo.tell('Three nodes, each with a script that knows nothing of muster: it reads RANK and '
-              'WORLD_SIZE.')
-    nodes = [demo.node(name) for name in 'abc']
-    demo.wait_step(30)
-    demo.tell('kill -9 of node b. The others start again without it, from their checkpoint.')
-    demo.kill('b')
-    demo.wait_step(60)
-    demo.tell('Node d comes. It is taken in.')
-    nodes.append(demo.node('d'))
-    demo.wait_step(80)
-    demo.tell('kill -9 of the orchestrator. Nobody notices.')
+    demo.tell(f'Three nodes train on Fashion-MNIST: {STEPS} steps, {SLICES} slices each.')
+    for name in 'abc':
+        demo.node(name)
+    demo.wait_world(3)
+    demo.wait_step(STEPS // 8)
+    demo.event('a is killed', 'kill -9 of node a, which is rank 0. The others do its slices, too.')
+    demo.kill('a')
+    demo.wait_world(2)
+    demo.wait_step(STEPS * 2 // 8)
+    demo.event('d comes', 'Node d comes: it warms up beside them, and is given the state.')
+    demo.node('d')
+    demo.wait_world(3)
+    demo.wait_step(STEPS * 4 // 8)
+    demo.event('b is drained', 'Node b is drained: it leaves at the end of a step.')
+    done = demo.ask('drain', 'b')
+    if done.returncode != 0:
+        raise Failed(f'muster drain: {done.stdout.strip()}')
+    demo.wait_end('b')
+    demo.wait_step(STEPS * 5 // 8)
+    demo.event('the orchestrator dies', 'kill -9 of the orchestrator. Nobody notices.')
     demo.kill('orchestrator')
-    demo.wait_step(110)
-    demo.tell('It is started again, reads its journal, and knows everyone: nothing is restarted.')
+    demo.wait_step(STEPS * 6 // 8)
+    demo.event('… and is back', 'It is started again, reads its journal, and knows everyone.')
     demo.serve()
-    demo.wait_step(STEPS)
-    codes = [p.wait(timeout=60) for p in nodes if p.poll() != -signal.SIGKILL]
+    for name in 'cd':
+        demo.wait_end(name)
     demo.tell('What the orchestrator says of the job now:')
-    sys.stdout.flush()
-    subprocess.run([demo.muster, 'status', '--endpoint', demo.endpoint], env=demo.env, check=False)
-    if any(codes):
-        raise SystemExit(f'demo: nodes ended with {codes}')
-    print(f'\nAll {STEPS} steps are done. One node was lost, one was added, the orchestrator was '
-          'killed.\nTry it with a script of yours: build/muster help run')
+    print(demo.ask('status').stdout, end='', flush=True)
+
+
+def undisturbed(demo):
+    demo.tell('The same training by one worker, without muster run: nothing happens to it.')
+    demo.start('alone', demo.mnist, *MODEL)
+    demo.wait_end('alone')
+
+
+def pauses(demo, reports):
+    """For each event: the longest pause that node c had for it, which was there all the time."""
+    changes = reports['c']['changes']
+    found = []
+    for i, (what, step) in enumerate(demo.events):
+        end = demo.events[i + 1][1] if i + 1 < len(demo.events) else STEPS + 1
+        mine = [c['pause_us'] for c in changes if step < c['step'] <= end]
+        found.append((what, max(mine) / 1000 if mine else None))
+    return found
+
+
+def read_reports(demo):
+    reports = {}
+    for path in glob.glob(os.path.join(demo.reports, '*.json')):
+        with open(path, encoding='utf-8') as file:
+            report = json.load(file)
+        if report['node'] in reports:
+            raise Failed(f'node {report["node"]} has had more than one process')
+        reports[report['node']] = report
+    if sorted(reports) != ['b', 'c', 'd']:
+        raise Failed(f'reports came from {sorted(reports)}, not from b, c and d')
+    return reports
+
+
+def compare(demo):
+    """Both ends side by side. Everything is shown before anything is complained of."""
+    reports = read_reports(demo)
+    found = audit.check(audit.read(demo.audit), audit.Walk(SAMPLES, BATCH, SLICES), STEPS)
+    faults = list(found.faults)
+    ends = [(f'disturbed, node {who}', demo.results.get(who)) for who in 'cd']
+    ends.append(('one worker, undisturbed', demo.results.get('alone')))
+    print()
+    for what, result in ends:
+        if result is None:
+            faults.append(f'{what}: there is no digest')
+        else:
+            print(f'  {what:<24} {result[0]}  accuracy {float(result[3]):.2%}')
+    if len({result for _, result in ends}) != 1:
+        faults.append('the digests are not the same')
+    elif not faults:
+        print(f'  {"":<24} the same bits')
+    print(f'\n  steps {found.steps}, samples {SAMPLES * EPOCHS:,}: lost {found.lost}, '
+          f'repeated {found.repeated}; processes restarted: 0; slices computed again: '
+          f'{sum(r["slices_again"] for r in reports.values())}')
+    print('  pauses: ' + ', '.join(f'{what} {"none" if ms is None else f"{ms:.1f} ms"}'
+                                   for what, ms in pauses(demo, reports)))
+    if faults:
+        raise Failed('not as promised:\n  ' + '\n  '.join(faults[:20]))
 
 
 def main():
     demo = Demo(os.path.abspath(sys.argv[1]))
     try:
-        play(demo)
+        disturbed(demo)
+        undisturbed(demo)
+        compare(demo)
+        print(f'\nThat took {time.monotonic() - demo.began:.0f} s. The trainer is examples/mnist; '
+              'make it yours: build/muster help run')
+    except Failed as error:
+        raise SystemExit(f'demo: {error}') from None
     finally:
         demo.close()
 

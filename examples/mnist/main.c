@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     struct trainer t = {.hidden = 256,
                         .slices = 8,
                         .global_batch = 256,
-                        .epochs = 8,
+                        .epochs = 10,
                         .seed = 1,
                         .lr = 0.1,
                         .digest_every = 100,
