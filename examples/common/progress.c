@@ -143,7 +143,7 @@ static void remember(struct progress *p, const mu_work *work, uint64_t pause_us)
 static void tell_change(struct progress *p, const mu_work *work, uint64_t pause_us)
 {
     struct line l = {.n = 0};
-    int more = work->world - p->world;
+    int more = work->world - p->change_from;
 
     add(&l, "generation %" PRIu64 ": %d worker%s", work->generation, work->world,
         work->world == 1 ? "" : "s");
@@ -156,23 +156,36 @@ static void tell_change(struct progress *p, const mu_work *work, uint64_t pause_
 
 static void saw_generation(struct progress *p, const mu_work *work)
 {
-    mu_training training = {0};
     struct line l = {.n = 0};
 
-    if (p->generation == 0) {
-        if (work->step > 1) {
-            add(&l, "taken in at step %" PRIu64 ": rank %d of %d, generation %" PRIu64, work->step,
-                work->rank, work->world, work->generation);
-            say(p, &l);
-        }
-    } else if (mu_training_get(p->run, &training) == MU_OK) {
+    if (p->generation == 0 && work->step > 1) {
+        add(&l, "taken in at step %" PRIu64 ": rank %d of %d, generation %" PRIu64, work->step,
+            work->rank, work->world, work->generation);
+        say(p, &l);
+    } else if (p->generation != 0) {
+        p->changing = true;
+        p->change_step = work->step;
+        p->change_from = p->world;
+    }
+    p->generation = work->generation;
+    p->world = work->world;
+}
+
+/* A step that is committed may be the last of the old generation, and its update comes first. */
+static void end_change(struct progress *p, const mu_work *work)
+{
+    mu_training training;
+
+    if (work->kind == MU_STEP && work->step == p->change_step) {
+        return;
+    }
+    p->changing = false;
+    if (mu_training_get(p->run, &training) == MU_OK) {
         remember(p, work, training.pause_us);
         if (work->rank == 0) {
             tell_change(p, work, training.pause_us);
         }
     }
-    p->generation = work->generation;
-    p->world = work->world;
 }
 
 void progress_saw(struct progress *p, const mu_work *work)
@@ -181,6 +194,9 @@ void progress_saw(struct progress *p, const mu_work *work)
 
     if (work->generation != p->generation) {
         saw_generation(p, work);
+    }
+    if (p->changing) {
+        end_change(p, work);
     }
     if (work->kind != MU_STEP) {
         return;

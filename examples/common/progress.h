@@ -30,6 +30,9 @@ struct progress {
     uint64_t samples, steps;
     double sums[MU_METRICS_MAX];
 
+    bool changing; /* … to the generation: how long it takes is known when work goes on */
+    uint64_t change_step;
+    int change_from;                                      /* so many workers */
     struct progress_change changes[PROGRESS_CHANGES_MAX]; /* the first ones */
     size_t changes_n;
 };

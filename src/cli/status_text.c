@@ -178,12 +178,36 @@ static void head(const json_t *job, bool colours)
     }
 }
 
+/* "step 1200: loss 0.4321, accuracy 0.8765", as events have it. */
+static void print_metrics(const json_t *metrics)
+{
+    const char *comma = "", *key;
+    json_t *value;
+
+    printf("  step %lld:", number_of(metrics, "step"));
+    json_object_foreach((json_t *)(uintptr_t)metrics, key, value)
+    {
+        if (json_is_real(value)) {
+            printf("%s %s %.5g", comma, key, json_real_value(value));
+        } else if (json_is_null(value)) { /* NaN, or infinite */
+            printf("%s %s not a number", comma, key);
+        } else {
+            continue;
+        }
+        comma = ",";
+    }
+    putchar('\n');
+}
+
 void status_print(const json_t *job, bool colours)
 {
     const json_t *members = json_object_get(job, "members");
     const json_t *waiting = json_object_get(job, "waiting");
 
     head(job, colours);
+    if (json_object_get(job, "metrics") != NULL) {
+        print_metrics(json_object_get(job, "metrics"));
+    }
     if (json_array_size(members) > 0) {
         table(members, colours);
     }

@@ -72,6 +72,9 @@ enum phase {
     PHASE_N
 };
 
+/* Why a worker has stopped: the members of its generation differ. */
+enum fault { FAULT_NONE, FAULT_STATES, FAULT_GRADIENTS, FAULT_N };
+
 struct report {
     uint32_t slot;
     uint32_t incarnation;
@@ -84,6 +87,8 @@ struct report {
     char addr[ADDR_MAX_LEN];
     uint32_t port; /* free on its host for the next generation, as MASTER_PORT; 0 if none */
     uint8_t hung;  /* EXITED: its agent ended it, for it did not notice that it was left out */
+    uint8_t fault; /* enum fault: it commits nothing more … */
+    wid odd;       /* … and this one is the first of those who are not like most; 0: not known */
 };
 
 /* ---- agent -> orchestrator ---- */

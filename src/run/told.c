@@ -28,11 +28,13 @@ static void report(struct mu_run *run, uint8_t phase)
                        .phase = phase,
                        .entered = told_entered(run),
                        .step = run->step,
-                       .reached = run->data.reached};
+                       .reached = run->data.reached,
+                       .fault = run->train != NULL ? run->train->fault : FAULT_NONE,
+                       .odd = run->train != NULL ? run->train->odd : 0};
 
     if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
-        r.entered == run->said.entered && r.reached == run->said.reached &&
-        r.step == run->said.step) {
+        r.fault == run->said.fault && r.entered == run->said.entered &&
+        r.reached == run->said.reached && r.step == run->said.step) {
         return;
     }
     memcpy(r.addr, run->addr, sizeof(r.addr));

@@ -173,6 +173,9 @@ struct train {
     uint32_t check_slice;
     uint64_t todo_generation;
     bool diverged;
+    uint64_t diverged_ms;
+    uint8_t fault; /* for reports, under the run's lock: enum fault, … */
+    wid odd;       /* … and who */
     char why[ERROR_MAX];
 
     struct order order; /* of epoch order_epoch; n 0: none yet */

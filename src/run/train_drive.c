@@ -241,6 +241,25 @@ static int finish(struct train *t)
     return hear(t);
 }
 
+static bool is_out(const struct train *t)
+{
+    return t->step.phase == STEP_OUT || t->step.phase == STEP_PARKED;
+}
+
+/* The members differ. The others are to find out, and the job is to end, before this one goes. */
+static int stop(struct train *t)
+{
+    if (t->run->alone || run_now_ms() > t->diverged_ms + FINISH_MS) {
+        return run_fail(MU_EDIVERGED, "%s", t->why);
+    }
+    train_event(t, (struct step_event){.kind = STEP_ON_RESEND});
+    if (t->broken || is_out(t)) {
+        wait_news(t);
+        return MU_EAGAIN;
+    }
+    return hear(t);
+}
+
 /* Why nothing more can be done: the run is over, or the agent is gone. */
 static int find_end(struct train *t)
 {
@@ -256,15 +275,10 @@ static int find_end(struct train *t)
                       t->step.committed, run->end.why[0] != '\0' ? ": " : "", run->end.why);
     }
     pthread_mutex_unlock(&run->lock);
-    return rc;
+    return rc != MU_OK && t->diverged ? run_fail(MU_EDIVERGED, "%s", t->why) : rc;
 }
 
 /* ---- the loop ---- */
-
-static bool is_out(const struct train *t)
-{
-    return t->step.phase == STEP_OUT || t->step.phase == STEP_PARKED;
-}
 
 static bool is_streaming(const struct train *t)
 {
@@ -280,8 +294,7 @@ static int turn(struct train *t, mu_work *work)
         return train_show(t, work);
     }
     if (t->diverged) {
-        train_event(t, (struct step_event){.kind = STEP_ON_RESEND});
-        return run_fail(MU_EDIVERGED, "%s", t->why);
+        return stop(t);
     }
     if (is_out(t)) {
         wait_news(t);

@@ -77,6 +77,12 @@ static void on_diverged(struct train *t, const struct step_effect *e)
                                run_who(e->group->ids[e->odd[i]], who), e->odd[i]);
     }
     log_error(AREA, "%s", t->why);
+    t->diverged_ms = run_now_ms();
+    pthread_mutex_lock(&t->run->lock);
+    t->fault = e->difference == STEP_GRADIENTS ? FAULT_GRADIENTS : FAULT_STATES;
+    t->odd = e->odd_n > 0 ? e->group->ids[e->odd[0]] : 0;
+    told_again(t->run);
+    pthread_mutex_unlock(&t->run->lock);
 }
 
 void train_emit(struct step_effects *fx, const struct step_effect *e)

@@ -163,16 +163,38 @@ static void take_down(struct model *m)
 
 static const struct model *flips; /* NULL: none does */
 
-int __real_comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out);
-int __wrap_comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out);
+int __real_comm_start(struct comm *c, const struct comm_call *call,
+                      struct comm_started **started_out);
+int __wrap_comm_start(struct comm *c, const struct comm_call *call,
+                      struct comm_started **started_out);
+int __real_comm_finish(struct comm_started *started, int64_t timeout_ms,
+                       struct comm_result *result_out);
+int __wrap_comm_finish(struct comm_started *started, int64_t timeout_ms,
+                       struct comm_result *result_out);
 
-int __wrap_comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out)
+static struct comm_started *flying;
+static uint8_t *flying_to;
+
+int __wrap_comm_start(struct comm *c, const struct comm_call *call,
+                      struct comm_started **started_out)
 {
-    int rc = __real_comm_run(c, call, result_out);
+    int rc = __real_comm_start(c, call, started_out);
 
-    if (rc == MU_OK && flips != NULL && call->op == COMM_SHARE &&
-        call->count == flips->parts[0].bytes) {
-        ((uint8_t *)call->out)[call->count / 2] ^= 4;
+    if (rc == MU_OK && flips != NULL && flying == NULL) {
+        flying = *started_out;
+        flying_to = (uint8_t *)call->out + call->count / 2;
+    }
+    return rc;
+}
+
+int __wrap_comm_finish(struct comm_started *started, int64_t timeout_ms,
+                       struct comm_result *result_out)
+{
+    int rc = __real_comm_finish(started, timeout_ms, result_out);
+
+    if (rc == MU_OK && flips != NULL && started == flying) {
+        *flying_to ^= 4;
+        flips = NULL;
     }
     return rc;
 }

@@ -209,13 +209,14 @@ static void try_active(struct sweep_agent *a)
     say_all(a, WIRE_ACTIVE, &m);
 }
 
+/* Over when all who are left of the last active generation have finished. */
 static void try_end(struct sweep_agent *a)
 {
     struct msg_ended m = {.run = 1, .step = SWEEP_STEPS};
     uint32_t finished_n = 0;
 
     for (uint32_t i = 0; i < SWEEP_MAX; i++) {
-        if (sweep_is_member(a, i) && lives(a, i)) {
+        if (lives(a, i) && member_of(&a->last_active, a->seats[i].self) != NULL) {
             if (a->seats[i].said.phase != PHASE_FINISHED) {
                 return;
             }

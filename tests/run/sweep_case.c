@@ -74,7 +74,7 @@ static bool is_over(const struct sweep_agent *a)
 static bool came_too_late(const struct sweep_agent *a, uint32_t index)
 {
     return index >= SWEEP_FIRST && atomic_load(&a->shared->worker[index].steps) == 0 &&
-           !sweep_is_member(a, index);
+           a->last_active.members_n < SWEEP_MAX;
 }
 
 /* Everyone but the victim ended as it should. */

@@ -71,8 +71,13 @@ static void arm(const struct trainer *t)
     }
 }
 
-static void after_step(struct trainer *t, uint64_t step)
+static void after_step(struct trainer *t, const mu_work *work)
 {
+    const uint64_t step = work->step;
+
+    if (t->c->story == SWEEP_JOINING && work->world < SWEEP_MAX) {
+        usleep(2000); /* Time for the newcomer: steps take far less. */
+    }
     if (step != SWEEP_ARMED || t->c->story == SWEEP_WHOLE || t->index >= SWEEP_FIRST) {
         return;
     }
@@ -161,7 +166,7 @@ _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const ch
             check("mu_put", mu_put(run, t->gradient, &loss));
         } else {
             update(t, work.gradient);
-            after_step(t, work.step);
+            after_step(t, &work);
         }
     }
     if (rc != MU_EDONE) {

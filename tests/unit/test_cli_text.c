@@ -163,6 +163,54 @@ static void a_job_is_a_line_and_a_table_by_rank(void **state)
         "  c         2  worker  warming\n");
 }
 
+static void a_job_that_trains_says_how_it_goes(void **state)
+{
+    expect_printed(
+        print_plain,
+        "{\"job\":\"j\",\"run\":1,\"state\":\"running\",\"generation\":3,\"active\":3,"
+        "\"mode\":\"inprocess\",\"min\":1,\"max\":4,\"step\":1201,\"metrics\":{\"step\":1200,"
+        "\"loss\":0.43210000000000004,\"accuracy\":0.875,\"norm\":null},"
+        "\"members\":[],\"waiting\":[]}",
+        "job j  run 1  running  generation 3  step 1201  0 members  (1 to 4 nodes, mode "
+        "inprocess)\n"
+        "  step 1200: loss 0.4321, accuracy 0.875, norm not a number\n");
+}
+
+static void an_event_of_training_has_its_numbers(void **state)
+{
+    struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
+    struct msg_event e = {.time_ms = SOME_TIME_MS,
+                          .kind = NOTE_METRICS,
+                          .job = "j",
+                          .value = 41,
+                          .reason = "loss 0.5, nan nan",
+                          .metrics_n = 2,
+                          .metrics = metrics};
+    json_t *json = event_json(&e, NULL);
+    char *text = json_dumps(json_object_get(json, "metrics"), JSON_COMPACT);
+
+    expect_line(&e, "12:03:44  j           step 41: loss 0.5, nan nan");
+    assert_string_equal(text, "{\"step\":41,\"loss\":0.5,\"nan\":null}");
+    free(text);
+    json_decref(json);
+}
+
+static void one_that_was_left_out_is_named_with_its_time(void **state)
+{
+    struct msg_event e = {.time_ms = SOME_TIME_MS,
+                          .kind = NOTE_LEFT_OUT,
+                          .job = "j",
+                          .node = "b",
+                          .worker = wid_make(2, 0, 1),
+                          .value = 5250};
+
+    expect_line(&e, "12:03:44  j           worker n2.0#1 of node 'b' did nothing for 5.2 s and is "
+                    "left out");
+    e.value = 0;
+    expect_line(&e, "12:03:44  j           worker n2.0#1 of node 'b' is left out: others can't "
+                    "reach it");
+}
+
 static void a_job_says_how_far_its_generation_is(void **state)
 {
     expect_printed(
@@ -281,6 +329,9 @@ int main(void)
         cmocka_unit_test(a_line_that_does_not_fit_is_cut),
         cmocka_unit_test(what_an_event_has_not_is_null_in_its_object),
         cmocka_unit_test(a_job_is_a_line_and_a_table_by_rank),
+        cmocka_unit_test(a_job_that_trains_says_how_it_goes),
+        cmocka_unit_test(an_event_of_training_has_its_numbers),
+        cmocka_unit_test(one_that_was_left_out_is_named_with_its_time),
         cmocka_unit_test(a_job_says_how_far_its_generation_is),
         cmocka_unit_test(states_are_coloured_only_when_asked_for),
         cmocka_unit_test(the_orchestrator_is_its_fields),
