@@ -114,6 +114,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         n->moves = true; /* This start has used the port that was reported. */
         break;
     case AGENT_STOP:
+    case AGENT_KILL:
         n->exits = true;
         break;
     case AGENT_SUSPECT:

@@ -21,8 +21,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -352,7 +352,7 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
 static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4};
 static struct msg_suspect suspect = {N3, N4, 7, 5000};
 static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1};
 static struct msg_ended left = {2, 41, 0, "", 1};
@@ -366,9 +366,9 @@ static const struct {
     const char *bytes;
 } of_1_3[] = {
     {WIRE_REPORT, &hung,
-     "4d5354520103010034000000070000000000000008070605040302019f219ec70200000003000000"
+     "4d535452010301003d00000007000000000000000807060504030201a48f71a30200000003000000"
      "068f0000000700000000000000290000000000000000000000000000000000000000000000000000"
-     "00000001"},
+     "00000001010100000104000000"},
     {WIRE_METRICS, &all_metrics,
      "4d53545201030b0033000000070000000000000008070605040302012ce539470200000003000000"
      "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
