@@ -56,6 +56,11 @@ EXAMPLES = {  # What they are called with, and the first that they say when they
     'allreduce': (['--steps', '2'], 'step=0 generation=1 rank=0 size=1 event=group'),
 }
 
+TRAINERS = {  # Those of several files. The last line of each is a digest.
+    'fake': ['--steps', '2', '--bytes', '4K'],
+    'mnist': ['--steps', '2', '--hidden', '4'],
+}
+
 # All of a setting's life, and a sum, as a job of one.
 CPP_PROGRAM = """
 #include <muster.h>
@@ -107,13 +112,20 @@ def commands():
             yield name, re.search(r'^ \*\s+(cc .*)$', file.read(), re.M).group(1)
 
 
+def trainer_commands():
+    for name in TRAINERS:
+        with open(os.path.join(SOURCE, 'examples', name, 'main.c'), encoding='utf-8') as file:
+            command = re.search(r'^ \*\s+(cc .*\\\n.*)$', file.read(), re.M).group(1)
+        yield name, command.replace('\\\n *', '')
+
+
 def test_an_installed_library_builds_the_examples_as_they_say():
     with tempfile.TemporaryDirectory() as top:
         run('meson', 'install', '-C', BUILD, '--no-rebuild', '--destdir', top)
         found = [folder for folder, _, names in os.walk(top) if 'muster.pc' in names]
         assert len(found) == 1, found
         libraries = os.path.dirname(found[0])
-        os.symlink(os.path.join(SOURCE, 'examples'), os.path.join(top, 'examples'))
+        shutil.copytree(os.path.join(SOURCE, 'examples'), os.path.join(top, 'examples'))
         env = {key: value for key, value in os.environ.items() if not key.startswith('MUSTER_')}
         env.update(PKG_CONFIG_PATH=found[0], PKG_CONFIG_SYSROOT_DIR=top,
                    LD_LIBRARY_PATH=libraries, MUSTER_LOG='warn')
@@ -121,6 +133,10 @@ def test_an_installed_library_builds_the_examples_as_they_say():
             run('sh', '-c', command, cwd=top, env=env)
             shared = run(os.path.join(top, name), *EXAMPLES[name][0], env=env)
             assert shared.startswith(EXAMPLES[name][1]), shared
+        for name, command in trainer_commands():
+            run('sh', '-c', command, cwd=top, env=env)
+            said = run(os.path.join(top, name), *TRAINERS[name], env=env)
+            assert re.search(r'^digest=[0-9a-f]{64} steps=2 ', said, re.M), said
         flags = run('pkg-config', '--cflags', 'muster', env=env).split()
         more = [flag for flag in run('pkg-config', '--libs', '--static', 'muster', env=env).split()
                 if flag.startswith('-l') and flag != '-lmuster' or flag == '-pthread']

@@ -2,7 +2,7 @@
  * sleeps. For experiments with muster itself; the digest depends on every gradient, so one that is
  * lost, counted twice or added in another order shows.
  *
- *     cc -O2 -o fake examples/fake/main.c examples/common/X.c    (X: all of them) \
+ *     cc -O2 -o fake $(find examples/fake examples/common -name '*.c') \
  *         $(pkg-config --cflags --libs muster libcrypto)
  *
  *     ./fake --steps 20                                            alone: a job of one

@@ -1,7 +1,7 @@
 /* Trains a small network on Fashion-MNIST, alone or with others, through joins, leaves and crashes:
  * the digest that it ends with is the same.
  *
- *     cc -O2 -ffp-contract=off -o mnist examples/mnist/X.c examples/common/X.c   (X: all of them) \
+ *     cc -O2 -ffp-contract=off -o mnist $(find examples/mnist examples/common -name '*.c') \
  *         $(pkg-config --cflags --libs muster openblas zlib libcrypto) -lm
  *
  *     ./mnist                                           alone: a job of one
