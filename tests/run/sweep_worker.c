@@ -3,6 +3,7 @@
 #include "run/sweep.h"
 
 #include "comm/hook.h"
+#include "core/order.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -93,6 +94,7 @@ static void environment(const struct trainer *t, const char *agent)
 
     if (agent[0] == '\0') {
         unsetenv("MUSTER_SOCKET");
+        unsetenv("MUSTER_AUDIT"); /* That is about the others. */
         return;
     }
     snprintf(cookie, sizeof(cookie), "%016x", t->index + 1);
@@ -136,6 +138,27 @@ static void finish(struct trainer *t, mu_run *run)
     atomic_store(&t->shared->worker[t->index].done, 1);
 }
 
+#ifdef SWEEP_BROKEN
+/* The rule that the samples of a slice depend on nothing but the step and the slice is broken, as
+ * by samplers that deal out anew what is left when the number of workers changes. By --wrap. */
+struct order_span __real_order_slice(const struct order_walk *walk, uint64_t t, uint32_t slice);
+struct order_span __wrap_order_slice(const struct order_walk *walk, uint64_t t, uint32_t slice);
+static int world_seen;
+
+struct order_span __wrap_order_slice(const struct order_walk *walk, uint64_t t, uint32_t slice)
+{
+    struct order_span span = __real_order_slice(walk, t, slice);
+
+    if (world_seen != 0 && world_seen < SWEEP_FIRST && span.first + span.n < walk->samples_n) {
+        span.first++;
+    }
+    return span;
+}
+#define SEE(world) (world_seen = (world))
+#else
+#define SEE(world) ((void)(world))
+#endif
+
 _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const char *agent,
                             struct sweep_shared *shared)
 {
@@ -161,6 +184,7 @@ _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const ch
     }
     run = begin(t);
     while ((rc = mu_next(run, &work)) == MU_OK) {
+        SEE(agent[0] != '\0' ? work.world : 0);
         if (work.kind == MU_SLICE) {
             compute(t, &work, &loss);
             check("mu_put", mu_put(run, t->gradient, &loss));
@@ -169,10 +193,13 @@ _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const ch
             after_step(t, &work);
         }
     }
-    if (rc != MU_EDONE) {
+    if (rc == MU_EDONE) {
+        finish(t, run);
+    } else if (rc == MU_ELEFT && index >= SWEEP_FIRST) {
+        check("mu_leave", mu_leave(run)); /* The newcomer came too late: all is done. */
+    } else {
         give_up("mu_next", rc);
     }
-    finish(t, run);
     free(t);
     _exit(0);
 }

@@ -162,13 +162,13 @@ static int on_slice(struct trainer *t, const mu_work *work)
 {
     double loss;
 
-    obey_limit(t, work->step);
-    hang(t, work->step);
     if (t->shard != NULL) {
         printf("element=%" PRIu64 " value=%c generation=%" PRIu64 " step=%" PRIu64 "\n",
                work->samples[0], t->shard[work->samples[0]], work->generation, work->step);
         fflush(stdout);
     }
+    obey_limit(t, work->step);
+    hang(t, work->step);
     compute(t, work, &loss);
     pause_us(t->sleep_us);
     return mu_put(t->run, t->gradient, &loss);
