@@ -76,19 +76,21 @@ static bool is_veteran(const struct group *g, uint32_t rank)
     return g->caught_up[rank] != 0 || (g->kind == GENERATION_FRESH && rank == 0);
 }
 
-static uint32_t lowest_veteran(const struct group *g)
+/* Two of them, if there are, outvote one newcomer. */
+static bool vouches_for_veterans(const struct group *g, uint32_t rank)
 {
-    uint32_t rank = 0;
+    uint32_t before_n = 0;
 
-    while (rank + 1 < g->n && !is_veteran(g, rank)) {
-        rank++;
+    for (uint32_t i = 0; i < rank; i++) {
+        before_n += is_veteran(g, i);
     }
-    return rank;
+    return is_veteran(g, rank) && before_n < 2;
 }
 
 /* The check slice of the next step if this worker is to vouch for it, else NO_SLICE. Its owner
- * does, and at an interval one other, another one each time. With newcomers all of them do, and a
- * veteran. The slice depends on the step alone: so what was hashed before a loss is of use after.
+ * does, and at an interval one other, another one each time. With newcomers all of them do, and
+ * two veterans. The slice depends on the step alone: so what was hashed before a loss is of use
+ * after.
  */
 static uint32_t check_of(const struct step *s)
 {
@@ -102,7 +104,7 @@ static uint32_t check_of(const struct step *s)
         return NO_SLICE;
     }
     if (g->newcomers && step == s->first) {
-        mine |= !is_veteran(g, g->me) || (!is_veteran(g, owner) && lowest_veteran(g) == g->me);
+        mine |= !is_veteran(g, g->me) || vouches_for_veterans(g, g->me);
     } else if (s->config.check_every != 0 && step % s->config.check_every == 0) {
         mine |= (owner + 1 + step % (g->n - 1)) % g->n == g->me;
     } else {
