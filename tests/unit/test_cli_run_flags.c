@@ -22,7 +22,7 @@ static const char *const variables[] = {
     "PET_NNODES",       "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
     "PET_MAX_RESTARTS", "PET_STANDALONE",     "PET_MODULE",        "PET_NO_PYTHON",
     "PET_TEE",          "PET_NODE_RANK",      "PET_MASTER_PORT",   "PYTHON_EXEC",
-    "MUSTER_ENDPOINT",  "MUSTER_TOKEN_FILE"};
+    "MUSTER_ENDPOINT",  "MUSTER_TOKEN_FILE",  "MUSTER_NUMERICS"};
 
 static int set_up(void **state)
 {
@@ -99,6 +99,9 @@ static void a_script_alone_is_one_node_with_one_worker(void **state)
     assert_int_equal(node->monitor_ms, 2000);
     assert_int_equal(node->grace_ms, 30000);
     assert_int_equal(node->exit_timeout_ms, 300000);
+    assert_int_equal(node->step_timeout_ms, 0);
+    assert_int_equal(node->hung, HUNG_REPLACE);
+    assert_int_equal(node->numerics, NUMERICS_STRICT);
     assert_int_equal(node->endpoints.n, 1);
     assert_string_equal(node->endpoints.at[0].host, "127.0.0.1");
     assert_int_equal(node->endpoints.at[0].port, 5556);
@@ -239,6 +242,26 @@ static void seconds_may_have_a_fraction(void **state)
     refused_with(f, "--monitor-interval 0 x", "seconds");
     refused_with(f, "--grace -1 x", "seconds");
     refused_with(f, "--grace soon x", "seconds");
+}
+
+static void a_worker_that_hangs_or_differs_is_dealt_with_as_said(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(parse(f, "--step-timeout 2.5 --hung keep --numerics=warn x"));
+    assert_int_equal(f->flags.node.step_timeout_ms, 2500);
+    assert_int_equal(f->flags.node.hung, HUNG_KEEP);
+    assert_int_equal(f->flags.node.numerics, NUMERICS_WARN);
+    refused_with(f, "--step_timeout 0 x", "seconds");
+    refused_with(f, "--numerics loose x", "strict");
+    refused_with(f, "--hung up x", "replace");
+    setenv("MUSTER_NUMERICS", "warn", 1);
+    assert_true(parse(f, "x"));
+    assert_int_equal(f->flags.node.numerics, NUMERICS_WARN);
+    assert_true(parse(f, "--numerics strict x"));
+    assert_int_equal(f->flags.node.numerics, NUMERICS_STRICT);
+    setenv("MUSTER_NUMERICS", "loose", 1);
+    refused_with(f, "x", "MUSTER_NUMERICS");
 }
 
 static void roles_are_known_by_name_and_others_are_workers(void **state)
@@ -529,6 +552,7 @@ int main(void)
         HERE(endpoints_may_be_a_list),
         HERE(variables_of_torchrun_count_unless_a_flag_does),
         HERE(seconds_may_have_a_fraction),
+        HERE(a_worker_that_hangs_or_differs_is_dealt_with_as_said),
         HERE(roles_are_known_by_name_and_others_are_workers),
         HERE(modes_are_words),
         HERE(a_job_goes_by_either_name),
