@@ -91,6 +91,7 @@ uint64_t training_deadline(const struct orchestrator *o)
 void training_take(struct session *s, const struct msg_metrics *m)
 {
     struct orchestrator *o = s->o;
+    struct job_view view = {0};
     struct training *t;
 
     if (s->node_number == 0 || wid_node(m->worker) != s->node_number || m->metrics_n == 0) {
@@ -107,6 +108,10 @@ void training_take(struct session *s, const struct msg_metrics *m)
     t->n = m->metrics_n;
     memcpy(t->items, m->metrics, m->metrics_n * sizeof(t->items[0]));
     t->due = true;
+    (void)cluster_job(o->cluster, t->job, &view);
+    if (view.ended) {
+        t->next_ms = o->now_ms; /* The last of them: a program that follows waits for no more. */
+    }
     training_tick(o);
     driver_arm(o);
 }
