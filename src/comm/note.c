@@ -104,6 +104,8 @@ void note_print(const struct note *note, char text[NOTE_TEXT_MAX])
         snprintf(more, sizeof(more), ", to rank %" PRIu32, note->root);
     } else if (note->op == COMM_SEND) {
         snprintf(more, sizeof(more), ", tag %" PRIu32, note->root);
+    } else if (note->op == COMM_SHARE) {
+        snprintf(more, sizeof(more), ", holders %08" PRIx32, note->root);
     }
     if (note->op == COMM_NONE || note->op == COMM_BARRIER || note->op == COMM_SETTLE) {
         snprintf(text, NOTE_TEXT_MAX, "%s (call %" PRIu64 ")", name, note->call);

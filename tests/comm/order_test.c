@@ -21,8 +21,15 @@ struct mismatch {
         .op = COMM_##op_, .count = (count_), .dtype = DTYPE_##dtype_, .reduce = REDUCE_##reduce_, \
         .root = (root_), .timeout_ms = RANKS_LIMIT_MS / 2                                         \
     }
+#define SHARE(count_, holds_)                                                      \
+    {                                                                              \
+        .op = COMM_SHARE, .count = (count_), .dtype = DTYPE_U8, .holds = (holds_), \
+        .timeout_ms = RANKS_LIMIT_MS / 2                                           \
+    }
 #define USUAL CALL(ALLREDUCE, COUNT, F32, SUM, 0)
 #define BARRIER CALL(BARRIER, 0, F32, SUM, 0)
+
+static const uint8_t HELD_BY_0[RANKS_MAX] = {1}, HELD_BY_1[RANKS_MAX] = {0, 1};
 
 static const struct mismatch MISMATCHES[] = {
     {"op", USUAL, CALL(ALLGATHER, COUNT, F32, SUM, 0), "allreduce", "allgather"},
@@ -41,6 +48,8 @@ static const struct mismatch MISMATCHES[] = {
      "5000", " 9 "},
     {"count of a scatter", CALL(REDUCE_SCATTER, COUNT, F32, SUM, 0),
      CALL(REDUCE_SCATTER, 7, F32, SUM, 0), "5000", " 7 "},
+    {"count of a share", SHARE(COUNT, HELD_BY_0), SHARE(6, HELD_BY_0), "5000", " 6 "},
+    {"holders of a share", SHARE(COUNT, HELD_BY_0), SHARE(COUNT, HELD_BY_1), "share", "share"},
 };
 
 struct order_arg {
@@ -171,9 +180,11 @@ static void a_mismatch_is_told_to_all_with_both_calls(void **state)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(MISMATCHES); i++) {
         for (int layout = 0; layout < RANKS_LAYOUTS; layout++) {
-            /* A broadcast whose root takes another for it: all only wait, until time is over. */
-            const bool all_wait = MISMATCHES[i].odd.op == COMM_BROADCAST &&
-                                  MISMATCHES[i].odd.root != MISMATCHES[i].usual.root;
+            /* One that gives takes another for it: all only wait, until time is over. */
+            const struct comm_call *odd_call = &MISMATCHES[i].odd, *usual = &MISMATCHES[i].usual;
+            const bool all_wait =
+                (odd_call->op == COMM_BROADCAST && odd_call->root != usual->root) ||
+                (odd_call->op == COMM_SHARE && odd_call->holds != usual->holds);
             const uint32_t first = all_wait ? 1 : 0;
 
             run_mismatch(&MISMATCHES[i], 2, i % 2 == 0 ? first : 1, false,

@@ -166,6 +166,8 @@ static void a_note_reads_as_the_call_that_it_is_of(void **state)
          "broadcast of 9 u8, from rank 0 (call 1)"},
         {{.op = COMM_SEND, .count = 9, .call = 1, .root = 77, .dtype = DTYPE_F16},
          "send of 9 f16, tag 77 (call 1)"},
+        {{.op = COMM_SHARE, .count = 9, .call = 1, .root = 0xab12, .dtype = DTYPE_U8},
+         "share of 9 u8, holders 0000ab12 (call 1)"},
         {{.op = COMM_ALLGATHER, .count = 5, .call = 1, .dtype = DTYPE_BF16},
          "allgather of 5 bf16 (call 1)"},
         {{.op = COMM_BARRIER, .call = 12}, "barrier (call 12)"},
