@@ -204,6 +204,15 @@ void fake_attached(struct fake *f)
     pthread_join(f->thread, NULL);
 }
 
+void fake_warm(struct fake *f, mu_run *run)
+{
+    union wire_any msg;
+
+    assert_int_equal(mu_wait(run, 0, 0), MU_ETIMEDOUT);
+    fake_next(f, WIRE_REPORT, &msg);
+    assert_int_equal(msg.report.phase, PHASE_WARM);
+}
+
 mu_run *fake_join(struct fake *f, enum fake_welcome welcome)
 {
     union wire_any msg;
@@ -213,6 +222,7 @@ mu_run *fake_join(struct fake *f, enum fake_welcome welcome)
     assert_int_equal(mu_join(NULL, &run), MU_OK);
     fake_attached(f);
     fake_next(f, WIRE_REPORT, &msg);
+    fake_warm(f, run);
     return run;
 }
 

@@ -44,6 +44,9 @@ void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms);
 void fake_attached(struct fake *f);
 void fake_close(struct fake *f);
 
+/* The worker calls something that needs the others, and says that it is warm. */
+void fake_warm(struct fake *f, mu_run *run);
+
 /* Opens it with a lease of 1 s; a worker joins as FAKE_WORKER, and its first report is read. */
 mu_run *fake_join(struct fake *f, enum fake_welcome welcome);
 /* … and is in generation 7, with those nodes; its own is 4. */

@@ -351,6 +351,38 @@ static void a_fold_over_subtrees_is_the_fold_over_their_leaves(void **state)
     }
 }
 
+/* Multiplied and added in one pass, or in three that store what they have. */
+static void leaves_are_added_as_if_each_were_multiplied_first(void **state)
+{
+    static const size_t LENGTHS[] = {0, 1, 7, 16, 33, 4999};
+    static const uint64_t TIMES[] = {1, 3, 8, 1000003};
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 9);
+    for (unsigned round = 0; round < 4 * 3 * ARRAY_LEN(LENGTHS); round++) {
+        enum dtype dtype = (enum dtype)(DTYPE_F32 + round % 4);
+        size_t n = LENGTHS[round / 12];
+        uint64_t a = TIMES[prng_below(&p, ARRAY_LEN(TIMES))];
+        uint64_t b = TIMES[prng_below(&p, ARRAY_LEN(TIMES))];
+
+        fill(&p, dtype, round / 4 % 3);
+        reduce_times(dtype, a, results[0], inputs[0], n);
+        reduce_times(dtype, b, results[1], inputs[1], n);
+        reduce_pair(dtype, REDUCE_SUM, results[0], results[0], results[1], n);
+        for (unsigned s = 0; reduce_kernels(s) != NULL; s++) {
+            memcpy(results[2], inputs[0], sizeof(results[2]));
+            reduce_kernels(s)->leaves[dtype](results[2], results[2], inputs[1], a, b, n);
+            if (memcmp(results[0], results[2], n * dtype_size(dtype)) != 0) {
+                fail_msg("%s: %zu of %s, times %d and %d", reduce_kernels(s)->name, n,
+                         dtype_name(dtype), (int)a, (int)b);
+            }
+        }
+        reduce_leaves(dtype, results[1], inputs[0], a, inputs[1], b, n);
+        assert_memory_equal(results[0], results[1], n * dtype_size(dtype));
+    }
+}
+
 /* Also one that is written past the caches, wherever it begins. */
 static void every_copy_of_a_result_is_the_same(void **state)
 {
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_callers_floating_point_unit_changes_nothing),
         cmocka_unit_test(one_node_after_the_other_is_the_same_as_all_at_once),
         cmocka_unit_test(a_fold_over_subtrees_is_the_fold_over_their_leaves),
+        cmocka_unit_test(leaves_are_added_as_if_each_were_multiplied_first),
         cmocka_unit_test(every_copy_of_a_result_is_the_same),
     };
 

@@ -90,7 +90,7 @@ static int free_port(void)
     return ntohs(at.sin_port);
 }
 
-static void it_attaches_as_its_environment_says_and_is_warm(void **state)
+static void it_attaches_as_its_environment_says_and_warms_up(void **state)
 {
     mu_config config;
     mu_world_info world;
@@ -108,7 +108,7 @@ static void it_attaches_as_its_environment_says_and_is_warm(void **state)
     assert_true(agent.attach.cookie == FAKE_COOKIE);
     assert_int_equal(agent.attach.pid, getpid());
     fake_next(&agent, WIRE_REPORT, &msg);
-    assert_int_equal(msg.report.phase, PHASE_WARM);
+    assert_int_equal(msg.report.phase, PHASE_WARMING);
     assert_true(msg.report.slot == FAKE_SLOT && msg.report.incarnation == 2);
     assert_true(msg.report.entered == 0 && msg.report.reached == 0);
     assert_string_equal(msg.report.addr, address);
@@ -118,6 +118,7 @@ static void it_attaches_as_its_environment_says_and_is_warm(void **state)
     assert_string_equal(world.node, "pine");
     assert_null(world.addresses[0]);
     mu_world_free(&world);
+    fake_warm(&agent, run);
     fake_leave(&agent, run);
 }
 
@@ -485,7 +486,7 @@ int main(void)
         cmocka_unit_test(without_an_agent_it_is_a_job_of_one),
         cmocka_unit_test(a_process_joins_once_at_a_time),
         cmocka_unit_test(what_is_no_run_or_no_config_is_refused),
-        cmocka_unit_test(it_attaches_as_its_environment_says_and_is_warm),
+        cmocka_unit_test(it_attaches_as_its_environment_says_and_warms_up),
         cmocka_unit_test(it_says_that_it_lives_four_times_a_lease),
         cmocka_unit_test(an_agent_that_does_not_take_it_fails_the_join),
         cmocka_unit_test(no_agent_at_its_socket_fails_the_join),

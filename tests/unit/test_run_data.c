@@ -84,6 +84,7 @@ static mu_run *join(void)
     fake_attached(&agent);
     fake_next(&agent, WIRE_REPORT, &msg);
     strcpy(own_addr, msg.report.addr);
+    fake_warm(&agent, run);
     return run;
 }
 
