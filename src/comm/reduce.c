@@ -326,3 +326,13 @@ void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, 
     best()->times[dtype](out, (const void *[]){in}, factor, n);
     fp_leave(was);
 }
+
+void reduce_leaves(enum dtype dtype, void *out, const void *left, uint64_t left_times,
+                   const void *right, uint64_t right_times, size_t n)
+{
+    fp_state was = fp_enter();
+
+    mu_assert(best()->leaves[dtype] != NULL);
+    best()->leaves[dtype](out, left, right, left_times, right_times, n);
+    fp_leave(was);
+}

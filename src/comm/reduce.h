@@ -17,6 +17,10 @@
  * eight. `out` is one of them or overlaps none. Divides if it is a mean; NaN gets its form. */
 typedef void reduce_fold_fn(void *out, const void *const *in, uint64_t divisor, size_t n);
 
+/* out = left * left_times + right * right_times; `out` is one of them or overlaps none. */
+typedef void reduce_leaves_fn(void *out, const void *left, const void *right, uint64_t left_times,
+                              uint64_t right_times, size_t n);
+
 enum reduce_arity { REDUCE_1, REDUCE_2, REDUCE_3, REDUCE_4, REDUCE_8, REDUCE_ARITY_N };
 
 /* What one instruction set has. */
@@ -24,6 +28,7 @@ struct reduce_kernels {
     const char *name; /* "portable", "avx2", "avx512" */
     reduce_fold_fn *fold[REDUCE_OP_N][DTYPE_N][REDUCE_ARITY_N];
     reduce_fold_fn *times[DTYPE_N]; /* one input, multiplied; NULL: not of integers */
+    reduce_leaves_fn *leaves[DTYPE_N];
 };
 
 /* All that were built, and can run here: the best first. NULL after the last. */
@@ -51,6 +56,10 @@ void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, 
                  size_t n);
 /* out = in * factor, one multiplication in the type; `out` may be `in`. Floating point only. */
 void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, size_t n);
+/* The same bits as reduce_times() of both and then the reduce_pair() of their sum, in one pass.
+ * `out` may be left or right. Floating point only. */
+void reduce_leaves(enum dtype dtype, void *out, const void *left, uint64_t left_times,
+                   const void *right, uint64_t right_times, size_t n);
 void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n);
 
 #endif

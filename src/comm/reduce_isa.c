@@ -326,6 +326,27 @@ FOLD(1, times_f64_, double, double, double, SAME, ADD, SAME, TIMES, F64_END)
 FOLD(1, times_bf16_, uint16_t, float, float, bf16_wide, ADD, SAME, TIMES, bf16_narrow)
 FOLD(1, times_f16_, uint16_t, float, float, f16_wide, ADD, SAME, TIMES, f16_narrow)
 
+/* Two of them added at once: what each is multiplied with is rounded first, as if it were stored.
+ */
+#define LEAVES(name, memory, type, wide, round, end)                                      \
+    static void name(void *out, const void *left, const void *right, uint64_t left_times, \
+                     uint64_t right_times, size_t n)                                      \
+    {                                                                                     \
+        memory *o = out;                                                                  \
+        const memory *a = left, *b = right;                                               \
+        const type by_a = (type)left_times, by_b = (type)right_times;                     \
+        ANY_ORDER                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                  \
+            const type x = round(wide(a[i]) * by_a), y = round(wide(b[i]) * by_b);        \
+            o[i] = (memory)end(x + y);                                                    \
+        }                                                                                 \
+    }
+
+LEAVES(leaves_f32, float, float, SAME, SAME, F32_END)
+LEAVES(leaves_f64, double, double, SAME, SAME, F64_END)
+LEAVES(leaves_bf16, uint16_t, float, bf16_wide, bf16_round, bf16_narrow)
+LEAVES(leaves_f16, uint16_t, float, f16_wide, f16_round, f16_narrow)
+
 /* ---- the table ---- */
 
 extern const struct reduce_kernels PASTE(reduce_, REDUCE_ISA);
@@ -344,4 +365,5 @@ const struct reduce_kernels PASTE(reduce_, REDUCE_ISA) = {
     .name = TEXT(REDUCE_ISA),
     .fold = {BY_DTYPE(sum), BY_DTYPE(mean), BY_DTYPE(min), BY_DTYPE(max)},
     .times = {times_f32_1, times_f64_1, times_bf16_1, times_f16_1},
+    .leaves = {leaves_f32, leaves_f64, leaves_bf16, leaves_f16},
 };

@@ -102,14 +102,15 @@ void blocks_clear(struct blocks *b); /* the step is committed */
 /* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). */
 uint8_t *blocks_take(struct blocks *b);
 void blocks_drop(struct blocks *b, uint8_t *buffer);
-/* The mean gradient of n samples is in buffer: makes a leaf of it (times n). n 0: that of an empty
- * slice, whatever is in the buffer. */
+/* The mean gradient of n samples is in buffer: makes a leaf of it (times n, which is done when it
+ * is first needed). n 0: that of an empty slice, whatever is in the buffer. */
 void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
 /* The leaf of a slice is added to its neighbours. */
 void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
 /* Of a leaf's gradient; never all zero. */
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
-const struct block *blocks_find(const struct blocks *b, struct subtree tree); /* NULL: no */
+/* NULL: there is none. A leaf is multiplied by now. */
+const struct block *blocks_find(struct blocks *b, struct subtree tree);
 
 /* ---- train.c ---- */
 
@@ -180,11 +181,12 @@ struct train {
 
     struct order order; /* of epoch order_epoch; n 0: none yet */
     uint64_t order_epoch;
-    uint64_t result_generation; /* whose members made what is in `view` */
-    uint64_t before_step;       /* the last that the caller was told of */
-    uint64_t news;              /* of mu_run, as far as it was looked at */
-    uint64_t silent_us;         /* since when nobody has said anything; 0: somebody has */
-    uint64_t pause_us;          /* since when nothing gets on; 0: it does */
+    uint64_t result_generation;         /* whose members made what is in `view`, … */
+    uint32_t result_rank, result_world; /* … and this one's place in it */
+    uint64_t before_step;               /* the last that the caller was told of */
+    uint64_t news;                      /* of mu_run, as far as it was looked at */
+    uint64_t silent_us;                 /* since when nobody has said anything; 0: somebody has */
+    uint64_t pause_us;                  /* since when nothing gets on; 0: it does */
     uint64_t finished_ms;
 };
 
@@ -221,7 +223,7 @@ void train_put(struct train *t, const double *metrics);
 /* Puts the samples of a slice into t->samples. */
 int train_samples(struct train *t, uint64_t step, uint32_t slice);
 uint64_t train_step_samples(const struct train *t, uint64_t step);
-void train_place(const struct train *t, mu_work *work); /* generation, rank, world, epoch */
+uint64_t train_epoch(const struct train *t, uint64_t step);
 
 /* ---- train_reduce.c ---- */
 

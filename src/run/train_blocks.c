@@ -11,7 +11,9 @@ static size_t gradient_bytes(const struct blocks *b)
     return b->count * dtype_size(b->dtype);
 }
 
-/* A buffer has the gradient, then the metrics, aligned. */
+/* A buffer has the gradient, then the metrics, aligned, then what the gradient of a leaf is still
+ * to be multiplied with: a pass over all of it for that alone would cost as much as an addition, so
+ * it is done when the leaf is added to its neighbour, or asked for without one. */
 static size_t metrics_at(const struct blocks *b)
 {
     return (gradient_bytes(b) + 63) & ~(size_t)63;
@@ -20,6 +22,11 @@ static size_t metrics_at(const struct blocks *b)
 static double *metrics_of(const struct blocks *b, uint8_t *buffer)
 {
     return (double *)(void *)(buffer + metrics_at(b));
+}
+
+static uint64_t *times_of(const struct blocks *b, uint8_t *buffer)
+{
+    return (uint64_t *)(void *)(metrics_of(b, buffer) + b->metrics_n);
 }
 
 int blocks_open(struct blocks *b, struct comm *c, size_t count, enum dtype dtype,
@@ -61,7 +68,7 @@ uint8_t *blocks_take(struct blocks *b)
     if (b->spare_n > 0) {
         return b->spare[--b->spare_n];
     }
-    return comm_alloc(b->comm, metrics_at(b) + MAX(b->metrics_n, 1u) * sizeof(double));
+    return comm_alloc(b->comm, metrics_at(b) + (b->metrics_n + 1) * sizeof(double));
 }
 
 void blocks_drop(struct blocks *b, uint8_t *buffer)
@@ -86,6 +93,18 @@ static void remove_at(struct blocks *b, uint32_t i)
     b->n--;
 }
 
+static void add(struct blocks *b, struct block *left, const struct block *right)
+{
+    if (left->width == 1) {
+        reduce_leaves(b->dtype, left->sum, left->sum, *times_of(b, left->sum), right->sum,
+                      *times_of(b, right->sum), b->count);
+        *times_of(b, left->sum) = 1;
+    } else {
+        reduce_pair(b->dtype, REDUCE_SUM, left->sum, left->sum, right->sum, b->count);
+    }
+    reduce_pair(DTYPE_F64, REDUCE_SUM, left->metrics, left->metrics, right->metrics, b->metrics_n);
+}
+
 /* The block at i and the one after it, if together they are a subtree. */
 static bool join_at(struct blocks *b, uint32_t i)
 {
@@ -95,8 +114,7 @@ static bool join_at(struct blocks *b, uint32_t i)
         (left->lo & left->width) != 0) {
         return false;
     }
-    reduce_pair(b->dtype, REDUCE_SUM, left->sum, left->sum, right->sum, b->count);
-    reduce_pair(DTYPE_F64, REDUCE_SUM, left->metrics, left->metrics, right->metrics, b->metrics_n);
+    add(b, left, right);
     left->width *= 2;
     blocks_drop(b, right->sum);
     remove_at(b, i + 1);
@@ -107,13 +125,11 @@ void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer, const double *me
 {
     double *sums = metrics_of(b, buffer);
 
+    *times_of(b, buffer) = MAX(n, 1);
     if (n == 0) {
         memset(buffer, 0, gradient_bytes(b));
         memset(sums, 0, b->metrics_n * sizeof(*sums));
         return;
-    }
-    if (n > 1) { /* Once is exact. */
-        reduce_times(b->dtype, n, buffer, buffer, b->count);
     }
     if (b->metrics_n > 0) {
         reduce_times(DTYPE_F64, n, sums, metrics, b->metrics_n);
@@ -142,10 +158,21 @@ void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer)
     }
 }
 
-const struct block *blocks_find(const struct blocks *b, struct subtree tree)
+static void multiply(struct blocks *b, uint8_t *buffer)
+{
+    uint64_t *times = times_of(b, buffer);
+
+    if (*times > 1) { /* Once is exact. */
+        reduce_times(b->dtype, *times, buffer, buffer, b->count);
+        *times = 1;
+    }
+}
+
+const struct block *blocks_find(struct blocks *b, struct subtree tree)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         if (b->items[i].lo == tree.lo && b->items[i].width == tree.width) {
+            multiply(b, b->items[i].sum);
             return &b->items[i];
         }
     }
