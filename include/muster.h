@@ -422,7 +422,7 @@ typedef struct mu_work {
     uint64_t step; /* the number, from 1, of the step that this slice is of, or that is committed */
     uint64_t epoch; /* from 0 */
     uint64_t generation;
-    int rank, world; /* in it */
+    int rank, world; /* in it; of MU_STEP: in the one whose members made the result */
 
     /* MU_SLICE: compute the mean gradient of these samples, then mu_put(). */
     uint32_t slice;

@@ -84,6 +84,8 @@ int train_reduce(struct train *t)
                               : run_fail(rc, "step %" PRIu64 ": %s", t->reduce_step, result.error);
     }
     t->result_generation = t->group.number;
+    t->result_rank = t->step.group.me;
+    t->result_world = t->step.group.n;
     train_event(t, (struct step_event){.kind = STEP_ON_REDUCED,
                                        .generation = t->group.number,
                                        .step = t->reduce_step});
@@ -104,9 +106,12 @@ int train_show(struct train *t, mu_work *work)
     pthread_mutex_unlock(&run->lock);
     *work = (mu_work){.kind = MU_STEP,
                       .step = t->apply_step,
+                      .epoch = train_epoch(t, t->apply_step),
+                      .generation = t->result_generation,
+                      .rank = (int)t->result_rank,
+                      .world = (int)t->result_world,
                       .gradient = t->view,
                       .metrics = t->means,
                       .step_samples = t->result_samples};
-    train_place(t, work);
     return MU_OK;
 }

@@ -69,12 +69,9 @@ int train_samples(struct train *t, uint64_t step, uint32_t slice)
     return MU_OK;
 }
 
-void train_place(const struct train *t, mu_work *work)
+uint64_t train_epoch(const struct train *t, uint64_t step)
 {
-    work->generation = t->step.group.number;
-    work->rank = (int)t->step.group.me;
-    work->world = (int)t->step.group.n;
-    work->epoch = t->sharded ? 0 : (work->step - 1) / order_steps_per_epoch(&t->walk);
+    return t->sharded ? 0 : (step - 1) / order_steps_per_epoch(&t->walk);
 }
 
 /* The leaf's bytes, for another one who computes it, too. */
@@ -150,8 +147,11 @@ int train_give(struct train *t, mu_work *work)
                       .samples = t->samples,
                       .samples_n = t->samples_n,
                       .seed = order_seed(t->seed, t->todo_step - 1, t->slice),
-                      .out = t->buffer};
-    train_place(t, work);
+                      .out = t->buffer,
+                      .epoch = train_epoch(t, t->todo_step),
+                      .generation = t->group.number,
+                      .rank = (int)t->step.group.me,
+                      .world = (int)t->step.group.n};
     return MU_OK;
 }
 
