@@ -32,7 +32,7 @@ COLOURS = {'a': 36, 'b': 33, 'c': 35, 'd': 32, 'orchestrator': 34}
 DULL = re.compile(r'^\[s?\d+\] \S+Z |is warm|is active|connection closed|has finished|pid \d+ goes on|'
                   r'warming up|is in-process|^\[s?\d+\] digest=')
 RESULT = re.compile(r'digest=(\w{64}) steps=(\d+) samples=(\d+) accuracy=([\d.]+)')
-MINUTE = 60
+PATIENCE_S = 180  # A machine may be busy.
 
 
 class Failed(Exception):
@@ -131,10 +131,10 @@ class Demo:
                               check=False)
 
     def wait_for(self, condition, what):
-        end = time.monotonic() + MINUTE
+        end = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > end:
-                raise Failed(f'waited for a minute for {what}')
+                raise Failed(f'waited for {PATIENCE_S} s for {what}')
             ended = [who for who in self.running if self.running[who].poll()]
             if ended:
                 raise Failed(f'{ended[0]} ended with {self.running[ended[0]].poll()}')
@@ -148,10 +148,10 @@ class Demo:
 
     def wait_end(self, who):
         try:
-            code = self.running[who].wait(timeout=MINUTE)
+            code = self.running[who].wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
-            raise Failed(f'{who} did not end within a minute') from None
-        self.readers[who].join(timeout=MINUTE)
+            raise Failed(f'{who} did not end within {PATIENCE_S} s') from None
+        self.readers[who].join(timeout=PATIENCE_S)
         if code != 0:
             raise Failed(f'{who} ended with {code}')
 
