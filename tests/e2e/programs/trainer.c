@@ -2,7 +2,8 @@
  * was lost, made twice, or made of other samples shows in the digest at the end.
  *
  * usage: trainer [--steps N] [--slices N] [--samples N] [--global-batch N] [--epochs N] [--seed N]
- *                [--count N] [--sleep-us N] [--warm-ms N] [--digest-every N] [--shard TEXT]
+ *                [--count N] [--sleep-us N] [--warm-ms N] [--digest-every N] [--check-every N]
+ *                [--shard TEXT]
  *
  * --sleep-us: each slice takes that much longer. --warm-ms: it is that long until it is warm.
  * --shard: one character of TEXT per worker and step, by mu_shard().
@@ -15,6 +16,7 @@
  * and it does what its environment says:
  *     TRAINER_LIMIT=FILE       8 bytes: it computes no slice of a step after that number
  *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would
+ *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
@@ -32,9 +34,10 @@
 struct trainer {
     mu_run *run;
     uint64_t steps, slices, samples, batch, epochs, seed, count, sleep_us, warm_ms, digest_every;
+    uint64_t check_every;
     const char *shard;
     const volatile uint64_t *limit;
-    uint64_t corrupt_at, hang_at;
+    uint64_t corrupt_at, round_from, hang_at;
     float *weights, *momentum, *gradient;
 };
 
@@ -77,6 +80,9 @@ static void compute(struct trainer *t, const mu_work *work, double *loss)
     }
     for (uint64_t i = 0; i < t->count; i++) {
         t->gradient[i] /= (float)work->samples_n;
+    }
+    if (t->round_from != 0 && work->step >= t->round_from) {
+        t->gradient[0] *= 1.0001f;
     }
     *loss /= (double)work->samples_n;
 }
@@ -250,6 +256,7 @@ static int join(struct trainer *t)
     config.slices = (uint32_t)t->slices;
     config.steps = t->steps;
     config.digest_every = t->digest_every;
+    config.check_every = t->check_every;
     return mu_join(&config, &t->run);
 }
 
@@ -258,11 +265,17 @@ static int read_options(struct trainer *t, int argc, char **argv)
     const struct {
         const char *name;
         uint64_t *value;
-    } numbers[] = {{"steps", &t->steps},     {"slices", &t->slices},
-                   {"samples", &t->samples}, {"global-batch", &t->batch},
-                   {"epochs", &t->epochs},   {"seed", &t->seed},
-                   {"count", &t->count},     {"sleep-us", &t->sleep_us},
-                   {"warm-ms", &t->warm_ms}, {"digest-every", &t->digest_every}};
+    } numbers[] = {{"steps", &t->steps},
+                   {"slices", &t->slices},
+                   {"samples", &t->samples},
+                   {"global-batch", &t->batch},
+                   {"epochs", &t->epochs},
+                   {"seed", &t->seed},
+                   {"count", &t->count},
+                   {"sleep-us", &t->sleep_us},
+                   {"warm-ms", &t->warm_ms},
+                   {"digest-every", &t->digest_every},
+                   {"check-every", &t->check_every}};
     enum { N = sizeof(numbers) / sizeof(numbers[0]) };
     struct option options[N + 2] = {{0}};
     int at;
@@ -292,6 +305,7 @@ int main(int argc, char **argv)
                         .count = 500,
                         .digest_every = 10,
                         .corrupt_at = number_of("TRAINER_CORRUPT"),
+                        .round_from = number_of("TRAINER_ROUND"),
                         .hang_at = number_of("TRAINER_HANG")};
     int rc;
 
