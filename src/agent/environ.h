@@ -26,7 +26,7 @@ struct environ_config {
     uint32_t max_restarts;
     uint32_t step_timeout_ms; /* 0: as it is in `base` */
     const char *numerics;     /* "strict" or "warn"; NULL: as it is in `base` */
-    const char *socket; /* of the agent (local.h); NULL: none */
+    const char *socket;       /* of the agent (local.h); NULL: none */
     uint64_t cookie;
     uint64_t marker;
 };

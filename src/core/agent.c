@@ -331,8 +331,8 @@ static void on_active(struct agent *a, const struct msg_active *m, struct agent_
 static bool report_is_news(const struct report *old, const struct report *new)
 {
     return old->phase != new->phase || old->entered != new->entered ||
-           old->checkpoint != new->checkpoint || old->fault != new->fault || old->reached != new->reached ||
-           strcmp(old->addr, new->addr) != 0;
+           old->checkpoint != new->checkpoint || old->fault != new->fault ||
+           old->reached != new->reached || strcmp(old->addr, new->addr) != 0;
 }
 
 static void on_worker(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
