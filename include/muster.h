@@ -116,8 +116,9 @@ MU_API void mu_config_init(mu_config *config);
 /* Attaches to the agent that started this process, as MUSTER_SOCKET, MUSTER_SLOT and MUSTER_COOKIE
  * say; without them it is a job of one. config is copied; NULL: as mu_config_init() has it. From
  * then on a thread of the library tells the agent that this worker lives. On success *run_out is
- * the caller's, released by mu_leave(); otherwise it is untouched. Being in a generation is another
- * matter: see mu_wait().
+ * the caller's, released by mu_leave(); otherwise it is untouched. It may warm up
+ * for as long as it needs: it is taken into a generation once it has called something that needs
+ * the others (mu_next(), mu_wait(), a collective, a sync, mu_progress()).
  *
  * MU_EBUSY: this process has joined already. MU_EPEER: no agent answers. MU_EDONE: the run has
  * ended. MU_EREFUSED, MU_ETIMEDOUT, MU_EINVAL, MU_ENOMEM. */
