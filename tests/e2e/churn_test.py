@@ -57,5 +57,10 @@ def test_churn_of_mnist_changes_nothing():
         a_schedule_changes_nothing(elastic.mnist(STEPS, '--sleep-ms', '8'), seed)
 
 
+def test_churn_of_the_fake_trainer_changes_nothing():
+    for seed in seeds(range(400, 404), ()):
+        a_schedule_changes_nothing(elastic.fake(STEPS * 2, '--sleep-ms', '8'), seed)
+
+
 if __name__ == '__main__':
     kit.run(__name__, 2)

@@ -40,6 +40,11 @@ def mnist(steps, *args, batch=256):
     return Model(os.path.join(EXAMPLES, 'mnist'), 60000, batch, steps, '--hidden', '16', *args)
 
 
+def fake(steps, *args, samples=1000, batch=256, slices=8):
+    return Model(os.path.join(EXAMPLES, 'fake'), samples, batch, steps, '--samples', str(samples),
+                 '--bytes', '64K', *args, slices=slices)
+
+
 _alone = {}
 _alone_lock = threading.Lock()
 
