@@ -13,10 +13,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define ARENA_ALIGN ((uint64_t)64)
-#define LARGE_PAGE ((uint64_t)2 << 20)
 
 /* The first holder's words: these, then a length for each part by calls. */
 enum { HEAD_STATUS, HEAD_STEP, HEAD_SAMPLES, HEAD_OFFSET, HEAD_N };
@@ -177,20 +175,6 @@ static int put(struct stream *t)
 
 /* ---- memory ---- */
 
-/* Touched for the first time as it comes: large pages make that cheaper. */
-static uint8_t *arena_open(uint64_t bytes)
-{
-    void *arena = NULL;
-
-    if (posix_memalign(&arena, bytes < LARGE_PAGE ? ARENA_ALIGN : LARGE_PAGE, MAX(bytes, 1)) != 0) {
-        return NULL;
-    }
-    if (bytes >= LARGE_PAGE) {
-        (void)madvise(arena, bytes, MADV_HUGEPAGE);
-    }
-    return arena;
-}
-
 static int place_pieces(struct stream *t)
 {
     uint64_t bytes = 0;
@@ -207,7 +191,7 @@ static int place_pieces(struct stream *t)
             }
         }
         bytes = at;
-        if (pass == 0 && (t->arena = arena_open(bytes)) == NULL) {
+        if (pass == 0 && (t->arena = malloc(MAX(bytes, 1))) == NULL) {
             return run_fail(MU_ENOMEM, "no memory for %" PRIu64 " bytes of state that come", bytes);
         }
     }
