@@ -224,12 +224,12 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_REPORTS, &reports, 8, 2, 4, MU_EPROTO, text);
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
-    snprintf(text, sizeof(text), "reports: report.hung at byte %zu: the bytes end within it",
-             end - 1);
+    snprintf(text, sizeof(text), "reports: report.odd at byte %zu: the bytes end within it",
+             end - 8);
     expect(WIRE_REPORTS, &reports, 12, end - 15, 2, MU_EPROTO, text);
     snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
-             end - 7 - strlen(report.addr));
-    expect(WIRE_REPORTS, &reports, 12, end - 20, 2, MU_EPROTO, text);
+             end - 16 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 29, 2, MU_EPROTO, text);
     expect(WIRE_SUM, &sum, 24, DATA_MAX + 1, 4, MU_ELIMIT,
            "sum: data at byte 24: there are too many");
     expect(WIRE_SUM, &sum, 24, DATA_MAX, 4, MU_EPROTO,
