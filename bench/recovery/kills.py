@@ -22,7 +22,7 @@ class Kill:
                                 for node in firsts) / 1e6
         again = max(firsts[node].again - before[node] for node in firsts)
         slice_ms = statistics.mean(s.until_ns - s.ns for s in logs[slowest].slices[-20:]) / 1e6
-        self.again_ms = again * slice_ms
+        self.again_ms = min(again * slice_ms, self.computing_ms)
         self.again_n = again
 
 
