@@ -27,6 +27,11 @@ class Churn:
         self.harmed = set()  # nodes that may not hold the state
         self.done = []
         self.helpers = []
+        self.allowed = 0  # no step after that
+
+    def allow(self, step):
+        self.allowed = max(self.allowed, step)
+        self.job.limit(self.allowed)
 
     # ---- what is known ----
 
@@ -140,6 +145,7 @@ class Churn:
             helper.join()
         self.helpers = []
         before = self.job.step()
+        self.allow(before + 10)
         kit.wait_until(lambda: self.job.step() > before + 2 and self.settled(), 'it went on')
         self.harmed &= set(self.names)
         members = self.settled()
@@ -164,12 +170,12 @@ class Churn:
         self.settled()
         share = steps // (self.events_n + 2)
         for i in range(self.events_n):
-            self.job.limit((i + 1) * share)
+            self.allow((i + 1) * share)
             at = i * share + self.chance.randrange(share) if self.chance.random() < 0.7 else 0
             kit.wait_until(lambda at=at: self.job.step() >= at, f'step {at} was done')
             self.one()
             if self.chance.random() < 0.4:
-                self.job.limit((i + 2) * share)
+                self.allow((i + 2) * share)
                 self.calm_down()
         for helper in self.helpers:
             helper.join()

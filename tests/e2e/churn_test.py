@@ -13,7 +13,7 @@ import elastic
 import kit
 
 SEED = int(os.environ['SEED']) if 'SEED' in os.environ else None
-STEPS = 650
+STEPS = 800
 
 
 def seeds(full, sample):

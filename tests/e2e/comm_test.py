@@ -177,6 +177,23 @@ def test_survivors_with_memory_of_their_own_go_on_too():
         stage.end('b', 'c')
 
 
+def test_every_sum_is_of_all_workers_from_two_to_three_to_two_in_the_same_processes():
+    with kit.World() as world:
+        stage = Stage(world)
+        stage.start('a', 'b')
+        generation, _ = stage.together('a', 'b')
+        stage.goes_on()
+        pids = {name: stage.pid(name) for name in 'ab'}
+        stage.start('c')
+        generation, _ = stage.together('a', 'b', 'c', after=generation)
+        stage.goes_on()
+        assert stage.nodes['c'].terminate() == 0
+        stage.together('a', 'b', after=generation)
+        stage.goes_on()
+        assert pids == {name: stage.pid(name) for name in 'ab'}
+        stage.end('a', 'b')
+
+
 def a_worker_that_is_killed_comes_back(**env):
     """Its agent starts it again: it is a newcomer, and has the step of the others."""
     with kit.World() as world:
