@@ -180,10 +180,16 @@ void closed(const char *name)
 
 void suspect(const char *by, const char *peer)
 {
+    suspect_idle(by, peer, 0);
+}
+
+void suspect_idle(const char *by, const char *peer, uint32_t idle_ms)
+{
     const struct stub *b = at(by), *p = at(peer);
     struct msg_suspect m = {.by = wid_make(b->node, 0, b->reports[0].incarnation),
                             .peer = wid_make(p->node, 0, p->reports[0].incarnation),
-                            .generation = b->held};
+                            .generation = b->held,
+                            .idle_ms = idle_ms};
 
     fixture_step(&(struct event){.kind = EVENT_SUSPECT, .conn = b->conn, .u.suspect = &m});
 }

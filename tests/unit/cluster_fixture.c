@@ -85,14 +85,19 @@ static void tell(struct stub *s, const struct effect *e)
 static void emit(struct effects *fx, const struct effect *e)
 {
     static const char *const NOTES[NOTE_N] = {
-        "joined",  "warm",     "generation", "active", "lost",      "back",    "draining", "gone",
-        "refused", "takeover", "finished",   "ended",  "restarted", "resized", "drained",
+        "joined",    "warm",    "generation", "active",   "lost",     "back",
+        "draining",  "gone",    "refused",    "takeover", "finished", "ended",
+        "restarted", "resized", "drained",    "leftout",  "metrics",
     };
 
     if (e->kind == EFFECT_RECORD) {
         keep_record(e->u.record);
     } else if (e->kind == EFFECT_NOTE) {
         snprintf(new_line(), TEXT_MAX, "note %s", NOTES[e->u.note->kind]);
+        if (e->u.note->kind == NOTE_LEFT_OUT) {
+            snprintf(new_line(), TEXT_MAX, "%s did nothing for %" PRIu64, e->u.note->node,
+                     e->u.note->value);
+        }
     } else {
         struct stub *s = by_conn(e->conn);
 

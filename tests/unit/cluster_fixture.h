@@ -88,6 +88,7 @@ void next_life(const char *name, uint32_t slot); /* starts warming */
 void bye(const char *name);
 void closed(const char *name);
 void suspect(const char *by, const char *peer);
+void suspect_idle(const char *by, const char *peer, uint32_t idle_ms); /* it did nothing */
 void silence(const char *names);
 void join(const char *names); /* hello and warm, one after the other */
 

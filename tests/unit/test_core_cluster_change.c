@@ -170,6 +170,23 @@ static void a_node_that_wants_to_leave_goes_at_the_next_boundary(void **state)
     assert_int_equal(job().nodes_n, 2);
 }
 
+/* Not before the generation without it is active: until then it may be needed. */
+static void who_ends_after_it_has_left_is_no_loss(void **state)
+{
+    form("a b c");
+    at("b")->flags = at("c")->flags = NODE_DRAINING;
+    renew("b");
+    enter("a c");
+    exits("b", 0, 143);
+    pass(f.config.reconnect_ms * 4);
+    assert_int_equal(said("note lost"), 0);
+    assert_int_equal(job().generation, 2);
+    expect_active("boundary", "a c");
+    renew("c");
+    exits("c", 0, 0);
+    assert_int_equal(said("note lost"), 1);
+}
+
 static void a_drain_by_people_reaches_the_agent_with_its_next_renewal(void **state)
 {
     form("a b");
@@ -378,6 +395,7 @@ int main(void)
         CASE(a_replacement_overtaken_by_a_loss_starts_again),
         CASE(a_list_longer_than_max_is_refused_or_cut),
         CASE(a_node_that_wants_to_leave_goes_at_the_next_boundary),
+        CASE(who_ends_after_it_has_left_is_no_loss),
         CASE(a_drain_by_people_reaches_the_agent_with_its_next_renewal),
         CASE(a_drain_by_people_outlives_the_orchestrator),
         CASE(draining_somebody_unknown_is_an_error),

@@ -41,6 +41,21 @@ static void one_that_says_nothing_goes_rather_than_those_that_noticed(void **sta
     expect_generation("failure", "b c");
 }
 
+static void who_is_left_out_is_named_once_with_the_longest_wait(void **state)
+{
+    form("a b c");
+    suspect_idle("b", "a", 5000);
+    suspect_idle("c", "a", 5100);
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "b c");
+    assert_int_equal(said("note leftout"), 1);
+    assert_int_equal(said("a did nothing for 5100"), 1);
+    suspect_idle("b", "a", 6000); /* It is out already. */
+    enter("b c");
+    pass(f.config.suspect_ms * 4);
+    assert_int_equal(said("note leftout"), 1);
+}
+
 static void one_that_complains_of_everybody_goes_alone(void **state)
 {
     form("a b c d e");
@@ -213,6 +228,7 @@ int main(void)
         CASE(suspicions_gather_for_suspect_ms),
         CASE(when_both_complain_the_newest_of_a_pair_goes),
         CASE(one_that_says_nothing_goes_rather_than_those_that_noticed),
+        CASE(who_is_left_out_is_named_once_with_the_longest_wait),
         CASE(one_that_complains_of_everybody_goes_alone),
         CASE(one_that_was_dropped_stays_out_while_others_are_judged),
         CASE(broken_pairs_that_ripen_together_have_the_smallest_cover),
