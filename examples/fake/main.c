@@ -223,13 +223,13 @@ static int work(struct trainer *t)
 
 int main(int argc, char **argv)
 {
-    struct trainer t = {.bytes = 1 << 20,
-                        .slices = 8,
-                        .global_batch = 256,
-                        .samples = 60000,
-                        .steps = 100,
-                        .seed = 1,
-                        .digest_every = 100};
+    static struct trainer t = {.bytes = 1 << 20,
+                               .slices = 8,
+                               .global_batch = 256,
+                               .samples = 60000,
+                               .steps = 100,
+                               .seed = 1,
+                               .digest_every = 100};
     int status;
 
     parse(&t, argc, argv);

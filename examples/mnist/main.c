@@ -218,14 +218,14 @@ static int work(struct trainer *t)
 
 int main(int argc, char **argv)
 {
-    struct trainer t = {.hidden = 256,
-                        .slices = 8,
-                        .global_batch = 256,
-                        .epochs = 10,
-                        .seed = 1,
-                        .lr = 0.1,
-                        .digest_every = 100,
-                        .folder = FOLDER};
+    static struct trainer t = {.hidden = 256,
+                               .slices = 8,
+                               .global_batch = 256,
+                               .epochs = 10,
+                               .seed = 1,
+                               .lr = 0.1,
+                               .digest_every = 100,
+                               .folder = FOLDER};
     int status;
 
     parse(&t, argc, argv);
