@@ -238,6 +238,10 @@ static int finish(struct train *t)
     if (t->run->alone || t->step.group.n == 1 || run_now_ms() > t->finished_ms + FINISH_MS) {
         return run_fail(MU_EDONE, "all %" PRIu64 " steps are done", t->step.committed);
     }
+    if (t->broken) {
+        wait_news(t);
+        return MU_EAGAIN;
+    }
     return hear(t);
 }
 
@@ -304,6 +308,9 @@ static int turn(struct train *t, mu_work *work)
     if (rc != MU_OK) {
         return rc == MU_EDONE ? MU_EAGAIN : rc;
     }
+    if (t->step.phase == STEP_FINISHED && !t->settle_due && !t->stream_due) {
+        return finish(t);
+    }
     if (t->broken) {
         wait_news(t);
         return MU_EAGAIN;
@@ -317,9 +324,6 @@ static int turn(struct train *t, mu_work *work)
     }
     if (is_streaming(t)) {
         return stream(t);
-    }
-    if (t->step.phase == STEP_FINISHED) {
-        return finish(t);
     }
     if (t->digest_due) {
         return digest(t);
@@ -357,7 +361,7 @@ void train_linger(struct train *t)
     const uint64_t due_ms = run_now_ms() + FINISH_MS / 2;
 
     say_finished(t);
-    while (t->run->alone == false && t->step.group.n > 1 && run_now_ms() < due_ms && !is_out(t) &&
+    while (!t->run->alone && t->step.group.n > 1 && run_now_ms() < due_ms && !is_out(t) &&
            find_end(t) == MU_OK) {
         if (train_news(t) == MU_OK && train_move(t) == MU_OK && !t->broken) {
             if (t->settle_due) {
