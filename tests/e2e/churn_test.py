@@ -59,7 +59,7 @@ def test_churn_of_mnist_changes_nothing():
 
 def test_churn_of_the_fake_trainer_changes_nothing():
     for seed in seeds(range(400, 404), ()):
-        a_schedule_changes_nothing(elastic.fake(STEPS * 2, '--sleep-ms', '8'), seed)
+        a_schedule_changes_nothing(elastic.fake(STEPS * 2, '--sleep-ms', '15'), seed)
 
 
 if __name__ == '__main__':
