@@ -14,6 +14,7 @@
  *   train_blocks.c   the gradients of a step: folded along the tree as they come
  *   train_state.c    what the caller has named as its state: described, digested, …
  *   train_stream.c   … and given to those who lack it
+ *   train_batches.c  … in pieces, which are hashed
  *   train_kind.c     is this worker of the same kind as the others?
  *   train_audit.c    which samples counted, for those who want to check it */
 #ifndef RUN_TRAIN_H
