@@ -402,7 +402,8 @@ MU_API int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_lo
 MU_API int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype);
 
 /* A number that goes with every slice: its mean over a step's samples comes with the step, and is
- * shown with the job. mu_put() gives them in the order of these calls. Before mu_data(). */
+ * shown with the job. mu_put() gives them in the order of these calls. A name has letters, digits
+ * and ._- only. Before mu_data(). */
 #define MU_METRICS_MAX 16
 MU_API int mu_metric(mu_run *run, const char *name);
 

@@ -2,6 +2,7 @@
 #include "run/train.h"
 
 #include "base/log.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -157,8 +158,10 @@ int mu_metric(mu_run *run, const char *name)
     struct train *t;
     int rc;
 
-    if (name == NULL || name[0] == '\0' || strnlen(name, STATE_NAME_MAX) == STATE_NAME_MAX) {
-        return run_fail(MU_EINVAL, "a metric needs a name of up to %d bytes", STATE_NAME_MAX - 1);
+    if (name == NULL || !text_is_name(name, strnlen(name, STATE_NAME_MAX))) {
+        return run_fail(MU_EINVAL,
+                        "a metric's name is 1 to %d letters, digits, dots, dashes and underscores",
+                        STATE_NAME_MAX - 1);
     }
     rc = set_up(run, &t);
     if (rc == MU_OK) {

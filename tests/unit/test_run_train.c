@@ -300,6 +300,9 @@ static void what_is_out_of_order_is_refused(void **state)
     assert_non_null(strstr(mu_error(), "mu_gradient()"));
     set_up(weights);
     assert_int_equal(mu_metric(run, "size"), MU_EEXIST);
+    assert_int_equal(mu_metric(run, "two words"), MU_EINVAL);
+    assert_int_equal(mu_metric(run, "bell\a"), MU_EINVAL);
+    assert_int_equal(mu_metric(run, ""), MU_EINVAL);
     assert_int_equal(mu_state(run, "weights", weights, 4), MU_EEXIST);
     assert_int_equal(mu_state(run, "nothing", NULL, 4), MU_EINVAL);
     assert_int_equal(mu_gradient(run, 0, MU_F32), MU_EINVAL);
