@@ -299,6 +299,7 @@ static int come_in(struct train *t)
         return rc;
     }
     t->kind_known = true;
+    state_warm(&t->state);
     pthread_mutex_lock(&t->run->lock);
     t->warm = true;
     if (!t->run->alone) {

@@ -51,6 +51,9 @@ struct state {
 int state_add(struct state *s, const struct state_part *part);
 void state_close(struct state *s);
 
+/* Gets all of its memory from the system now, so that nobody waits for that when it comes. */
+void state_warm(const struct state *s);
+
 /* A line for each part, "state weights 4000 bytes": the same text everywhere, or it is another
  * model. On success *text_out is the caller's. */
 int state_describe(const struct state *s, char **text_out);
@@ -241,7 +244,9 @@ void train_say_settle(struct train *t);
 
 /* Tells core/step what the agent has said since. Without the lock. */
 int train_news(struct train *t);
-/* The data plane follows core/step. MU_EAGAIN: not yet. */
+/* t->group is the one that core/step acts in … */
+int train_follow(struct train *t);
+/* … and the data plane is there, with all members. MU_EAGAIN: not yet. */
 int train_move(struct train *t);
 /* Nothing can be done before the next generation. blamed 0: nobody, or not known. silent: it lives,
  * as far as we know, but does nothing. */

@@ -289,6 +289,14 @@ static bool is_streaming(const struct train *t)
     return t->stream_due || (t->step.phase == STEP_LOADING && !t->base_due);
 }
 
+/* Nobody joins, and nobody was lost: the others are needed when the slices are there, not before.
+ * Whoever is slower with its update then holds up nobody. */
+static bool can_compute_first(const struct train *t)
+{
+    return t->moved != t->group.number && t->group.kind == GENERATION_BOUNDARY &&
+           !t->step.group.newcomers && t->step.phase == STEP_COMPUTING && train_has_slices(t);
+}
+
 /* One thing that is due. MU_OK: the caller is needed; MU_EAGAIN: go on. */
 static int turn(struct train *t, mu_work *work)
 {
@@ -304,7 +312,13 @@ static int turn(struct train *t, mu_work *work)
         wait_news(t);
         return MU_EAGAIN;
     }
-    rc = train_move(t);
+    rc = train_follow(t);
+    if (rc == MU_OK && can_compute_first(t)) {
+        return t->digest_due ? digest(t) : train_give(t, work);
+    }
+    if (rc == MU_OK) {
+        rc = train_move(t);
+    }
     if (rc != MU_OK) {
         return rc == MU_EDONE ? MU_EAGAIN : rc;
     }
@@ -363,7 +377,8 @@ void train_linger(struct train *t)
     say_finished(t);
     while (!t->run->alone && t->step.group.n > 1 && run_now_ms() < due_ms && !is_out(t) &&
            find_end(t) == MU_OK) {
-        if (train_news(t) == MU_OK && train_move(t) == MU_OK && !t->broken) {
+        if (train_news(t) == MU_OK && train_follow(t) == MU_OK && train_move(t) == MU_OK &&
+            !t->broken) {
             if (t->settle_due) {
                 train_say_settle(t);
             }

@@ -204,13 +204,20 @@ static void say_moved(struct train *t)
     }
 }
 
-int train_move(struct train *t)
+int train_follow(struct train *t)
 {
     int rc = take_group(t);
 
     mu_assert(rc != MU_OK || t->group.number == t->step.group.number);
-    if (rc != MU_OK || t->moved == t->group.number) {
-        return rc;
+    return rc;
+}
+
+int train_move(struct train *t)
+{
+    int rc;
+
+    if (t->moved == t->group.number) {
+        return MU_OK;
     }
     rc = comm_move(t->run->data.comm, &t->group, MOVE_MS, NULL);
     if (rc == MU_OK) {
