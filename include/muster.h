@@ -391,8 +391,8 @@ MU_API int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_
 MU_API int mu_state(mu_run *run, const char *name, void *data, size_t bytes);
 
 /* The same for what does not lie in one place. save: sets *data_out to n bytes that stay until it
- * is called again. load: takes what save gave elsewhere. Both give MU_OK, or else the call that
- * needed them fails with what they gave. */
+ * is called again with the same arg. load: takes what save gave elsewhere. Both give MU_OK, or else
+ * the call that needed them fails with what they gave. */
 typedef int mu_save_fn(void *arg, const void **data_out, size_t *n_out);
 typedef int mu_load_fn(void *arg, const void *data, size_t n);
 MU_API int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load,
@@ -442,11 +442,14 @@ typedef struct mu_work {
 /* What to do next; waits until there is something. The first call says that this worker is warm.
  * *work_out is valid until the next call.
  *
- * MU_EDONE: the run is over, all steps are done. MU_ELEFT: this worker was to leave (drain, resize,
- * preemption), and the others go on. MU_EDIVERGED: the workers' states are not the same; mu_error()
+ * MU_EDONE: the run is over, all steps are done, and this worker has the last state. MU_ELEFT: it
+ * was to leave (drain, preemption, shutdown) and the others go on, or the run ended while it waited
+ * to be taken in. MU_EDIVERGED: the workers' states are not the same; mu_error()
  * names who differs; the job is stopped. MU_EREFUSED: this worker can't take part: its numeric kind
  * or its state is not what the others have; mu_error() says how it differs. MU_EINVAL: mu_put() is
- * due. MU_EPEER: its agent is gone. MU_ENOMEM, MU_ETIMEDOUT. */
+ * due. MU_EPEER: its agent is gone, or the run has failed. MU_ESTALE: the job starts over from a
+ * step whose state this process has not. MU_ECORRUPT: the state that came is not what was sent.
+ * MU_ENOMEM. */
 MU_API int mu_next(mu_run *run, mu_work *work_out);
 
 /* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is
