@@ -223,6 +223,7 @@ static void a_signal_drains_the_node(void **state)
     struct kit *k = *state;
     struct node_config config;
 
+    signal(SIGHUP, SIG_DFL); /* The tests may run under nohup; what that means is the next case. */
     kit_serve(k);
     config = kit_config(k, "a",
                         kit_script(0, "trap 'echo bye >> ended; exit 0' TERM; echo up >> seen; "
