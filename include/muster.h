@@ -414,7 +414,7 @@ MU_API int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint6
 
 /* Instead of it: one element for each worker and step, whatever their number; work.samples has it.
  * Every element is used once, in order; the result depends on the number of workers. In the last
- * round the highest ranks may have none. */
+ * round the highest ranks may have none; neither have those beyond the number of slices. */
 MU_API int mu_shard(mu_run *run, uint64_t elements_n);
 
 enum mu_work_kind { MU_SLICE, MU_STEP };

@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 
-/* The elements of the next round, of a run that shards. */
+/* The elements of the next round, of a run that shards: a worker without a slice can take none. */
 static uint64_t shard_n(const struct train *t)
 {
-    return MIN((uint64_t)t->step.group.n, t->shard.elements_n - t->shard.offset);
+    const uint64_t takers = MIN(t->step.group.n, t->step.config.slices_n);
+
+    return MIN(takers, t->shard.elements_n - t->shard.offset);
 }
 
 uint64_t train_step_samples(const struct train *t, uint64_t step)

@@ -182,6 +182,17 @@ def test_the_design_notes_list_gives_every_node_1_to_5_with_sizes_2_2_3_3_3():
         assert seen(job, 'c') == list('345'), seen(job, 'c')
 
 
+def test_with_more_workers_than_slices_every_element_is_seen_once_all_the_same():
+    text = '1234567'
+    with kit.World() as world:
+        model = elastic.Model(elastic.TRAINER, len(text), 1, 4, slices=2)
+        model.args = ('--shard', text, '--slices', '2')
+        job = elastic.Training(world, model, nnodes='3:3')
+        job.start('a', 'b', 'c')
+        assert [job.nodes[name].wait() for name in 'abc'] == [0, 0, 0]
+        assert sorted(sum((seen(job, name) for name in 'abc'), [])) == list(text)
+
+
 # ---- 64 workers ----
 
 def test_64_workers_lose_16_at_once_and_go_on_with_the_same_bits():
