@@ -11,108 +11,51 @@ import glob
 import json
 import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'tests', 'e2e'))
 import audit  # noqa: E402  (it lies beside the tests)
+import stage  # noqa: E402
 
 SAMPLES, BATCH, SLICES, EPOCHS = 60000, 256, 8, 3
 STEPS = -(-SAMPLES // BATCH) * EPOCHS
 MODEL = ['--hidden', '128', '--epochs', str(EPOCHS), '--global-batch', str(BATCH),
          '--slices', str(SLICES)]
 SLEEP_MS = 10  # For each slice, so that there is time to watch.
-COLOURS = {'a': 36, 'b': 33, 'c': 35, 'd': 32, 'orchestrator': 34}
 DULL = re.compile(r'^\[s?\d+\] \S+Z |is warm|is active|connection closed|has finished|pid \d+ goes on|'
                   r'warming up|is in-process|^\[s?\d+\] digest=')
 RESULT = re.compile(r'digest=(\w{64}) steps=(\d+) samples=(\d+) accuracy=([\d.]+)')
-PATIENCE_S = 180  # A machine may be busy.
 
 
-class Failed(Exception):
-    pass
-
-
-class Demo:
-    """Everything that runs, and the one place where lines come out."""
+class Demo(stage.Stage):
+    """A stage on which nodes train, and what is to be remembered of them."""
 
     def __init__(self, build):
-        self.muster = os.path.join(build, 'muster')
+        super().__init__(os.path.join(build, 'muster'))
         self.mnist = os.path.join(build, 'examples', 'mnist')
-        self.folder = tempfile.mkdtemp(prefix='muster-demo-')
         self.audit = os.path.join(self.folder, 'audit')
         self.reports = os.path.join(self.folder, 'reports')
         os.mkdir(self.audit)
         os.mkdir(self.reports)
-        self.env = dict(os.environ, XDG_STATE_HOME=self.folder, NO_COLOR='1',
-                        OPENBLAS_NUM_THREADS='1')
-        self.began = time.monotonic()
-        self.lock = threading.Lock()
-        self.over = False
-        self.running = {}
-        self.readers = {}
-        self.endpoint = None
-        self.port = '0'
-        self.step = 0
+        self.env['OPENBLAS_NUM_THREADS'] = '1'
         self.world = 0
         self.events = []  # (what, the step at which it was done)
         self.results = {}
-
-    # ---- what people see ----
-
-    def say(self, who, text):
-        with self.lock:
-            colour = COLOURS.get(who)
-            name = f'{who:<12}'
-            if colour and sys.stdout.isatty() and 'NO_COLOR' not in os.environ:
-                name = f'\033[{colour}m{name}\033[0m'
-            print(f'{time.monotonic() - self.began:5.1f}  {name}  {text}', flush=True)
-
-    def tell(self, text):
-        with self.lock:
-            print(f'\n       {text}', flush=True)
 
     def event(self, what, text):
         self.events.append((what, self.step))
         self.tell(text)
 
-    # ---- processes ----
-
-    def start(self, who, *args, env=None):
-        process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, env=env or self.env, cwd=self.folder)
-        self.running[who] = process
-        self.readers[who] = threading.Thread(target=self.read, args=(who, process), daemon=True)
-        self.readers[who].start()
-        return process
-
-    def read(self, who, process):
-        for line in process.stdout:
-            line = line.rstrip()
-            found = re.search(r'listens on (\S+?);', line)
-            if found:
-                self.endpoint = found.group(1)
-            found = re.search(r'\bstep (\d+)/\d+ .* (\d+) workers?,', line)
-            if found and who != 'alone':
-                self.step, self.world = int(found.group(1)), int(found.group(2))
-            found = RESULT.search(line)
-            if found:
-                self.results[who] = found.groups()
-            if who != 'alone' and not DULL.search(line) and not self.over:
-                line = re.sub(r'^\S+Z +(info|warn|error) +(agent|orchestrator): ', '', line)
-                self.say(who, re.sub(r'(listens on \S+?);.*', r'\1', line))
-
-    def serve(self):
-        self.endpoint = None
-        self.start('orchestrator', self.muster, 'serve', '--listen', f'127.0.0.1:{self.port}')
-        self.wait_for(lambda: self.endpoint, 'the orchestrator to listen')
-        self.port = self.endpoint.rsplit(':', 1)[1]
+    def heard(self, who, line):
+        found = re.search(r'\bstep (\d+)/\d+ .* (\d+) workers?,', line)
+        if found and who != 'alone':
+            self.step, self.world = int(found.group(1)), int(found.group(2))
+        found = RESULT.search(line)
+        if found:
+            self.results[who] = found.groups()
+        return who != 'alone' and not DULL.search(line)
 
     def node(self, name):
         return self.start(name, self.muster, 'run', '--nnodes=1:4',
@@ -120,52 +63,8 @@ class Demo:
                           *MODEL, '--sleep-ms', str(SLEEP_MS), '--report', self.reports,
                           env=dict(self.env, MUSTER_AUDIT=self.audit))
 
-    def kill(self, who):
-        process = self.running.pop(who)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    def ask(self, *args):
-        return subprocess.run([self.muster, *args, '--endpoint', self.endpoint], env=self.env,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
-
-    def wait_for(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > end:
-                raise Failed(f'waited for {PATIENCE_S} s for {what}')
-            ended = [who for who in self.running if self.running[who].poll()]
-            if ended:
-                raise Failed(f'{ended[0]} ended with {self.running[ended[0]].poll()}')
-            time.sleep(0.05)
-
-    def wait_step(self, step):
-        self.wait_for(lambda: self.step >= step, f'step {step}')
-
     def wait_world(self, size):
         self.wait_for(lambda: self.world == size, f'{size} workers to be in a step')
-
-    def wait_end(self, who):
-        try:
-            code = self.running[who].wait(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise Failed(f'{who} did not end within {PATIENCE_S} s') from None
-        self.readers[who].join(timeout=PATIENCE_S)
-        if code != 0:
-            raise Failed(f'{who} ended with {code}')
-
-    def close(self):
-        self.over = True  # What they say now is about our own end of it.
-        for process in self.running.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self.running.values():
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def disturbed(demo):
@@ -187,7 +86,7 @@ def disturbed(demo):
     demo.event('b is drained', 'Node b is drained: it leaves at the end of a step.')
     done = demo.ask('drain', 'b')
     if done.returncode != 0:
-        raise Failed(f'muster drain: {done.stdout.strip()}')
+        raise stage.Failed(f'muster drain: {done.stdout.strip()}')
     demo.wait_end('b')
     demo.wait_step(STEPS * 5 // 8)
     demo.event('the orchestrator dies', 'kill -9 of the orchestrator. Nobody notices.')
@@ -225,7 +124,7 @@ def read_reports(demo):
             report = json.load(file)
         reports[report['node']] = report
     if sorted(reports) != ['b', 'c', 'd']:
-        raise Failed(f'reports came from {sorted(reports)}, not from b, c and d')
+        raise stage.Failed(f'reports came from {sorted(reports)}, not from b, c and d')
     return reports
 
 
@@ -255,22 +154,16 @@ def compare(demo):
     print('  pauses: ' + ', '.join(f'{what} {"none" if ms is None else f"{ms:.1f} ms"}'
                                    for what, ms in pauses(demo, reports)))
     if faults:
-        raise Failed('not as promised:\n  ' + '\n  '.join(faults[:20]))
+        raise stage.Failed('not as promised:\n  ' + '\n  '.join(faults[:20]))
 
 
-def main():
-    demo = Demo(os.path.abspath(sys.argv[1]))
-    try:
-        disturbed(demo)
-        undisturbed(demo)
-        compare(demo)
-        print(f'\nThat took {time.monotonic() - demo.began:.0f} s. The trainer is examples/mnist; '
-              'make it yours: build/muster help run')
-    except Failed as error:
-        raise SystemExit(f'demo: {error}') from None
-    finally:
-        demo.close()
+def play(demo):
+    disturbed(demo)
+    undisturbed(demo)
+    compare(demo)
+    print(f'\nThat took {time.monotonic() - demo.began:.0f} s. The trainer is examples/mnist; '
+          'make it yours: build/muster help run')
 
 
 if __name__ == '__main__':
-    main()
+    stage.run(Demo(os.path.abspath(sys.argv[1])), play)
