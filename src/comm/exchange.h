@@ -60,7 +60,9 @@ struct exchange_peer {
     uint32_t in_n;
     uint64_t given; /* this rank's give range went up to here */
     uint64_t taken; /* notes that it is done with, when last looked at */
-    uint64_t kept;  /* the number of the last note whose bytes are the caller's: 0 if none is */
+    uint64_t
+        kept; /* the call waits until this note is taken: its bytes are the caller's, or still
+               * in this process, and by TCP nobody else would send them on; 0: there is none */
 
     /* From it: its contributions to this rank's fold range: [got_at, got_hi) of got_n of them is
      * here. `held`: the last one's note is not done with, for its bytes are used where they are. */

@@ -31,15 +31,13 @@ static int send_input(struct op *op, uint32_t rank, const struct note *note, con
 {
     struct exchange *x = op->c->exchange;
     struct link *l = op_link(op, rank);
+    const bool copy = note->bytes <= copied_max(op, l);
     struct stage_slot *slot;
     int rc;
 
-    if (note->bytes <= copied_max(op, l)) {
-        return op_send(op, rank, note, data, true);
-    }
-    if (!is_shm(l) || x->shares) {
-        rc = op_send(op, rank, note, data, false);
-        if (rc == MU_OK) {
+    if (copy || !is_shm(l) || x->shares) {
+        rc = op_send(op, rank, note, data, copy);
+        if (rc == MU_OK && !(copy && is_shm(l))) {
             x->peers[rank].kept = l->sent_n;
         }
         return rc;

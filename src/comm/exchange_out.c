@@ -22,14 +22,16 @@ static int give_piece(struct op *op, uint32_t rank, uint64_t lo, uint64_t hi, co
     note.offset = lo;
     note.bytes = hi - lo;
     rc = op_send(op, rank, &note, data, copy);
-    if (rc == MU_OK && !copy) {
-        if (slot != NULL) {
-            slot->seq[rank] = l->sent_n;
-        } else if (x->target_kept || !is_shm(l)) {
-            x->peers[rank].kept = l->sent_n;
-        }
+    if (rc != MU_OK) {
+        return rc;
     }
-    return rc;
+    if (!copy && slot != NULL) {
+        slot->seq[rank] = l->sent_n;
+    }
+    if (!is_shm(l) || (!copy && slot == NULL && x->target_kept)) {
+        x->peers[rank].kept = l->sent_n;
+    }
+    return MU_OK;
 }
 
 int exchange_give(struct op *op, uint32_t rank)

@@ -54,7 +54,7 @@ struct link_ops {
     int (*prove)(struct link *l, uint64_t generation, const uint8_t proof[HELLO_PROOF_BYTES]);
 
     /* Adds what must happen for anything above to get on (wait.h): to receive if rx, to send, or to
-     * have notes taken, if tx. */
+     * have notes taken, if tx; and, whatever is asked for, what is queued to leave. */
     void (*await)(struct link *l, bool rx, bool tx, struct waiter *w);
 
     /* What was sent is still delivered if that can be; frees the link. */

@@ -180,6 +180,7 @@ static int hear_aborts(struct op *op, bool sure)
     return MU_OK;
 }
 
+/* On what hear_aborts() has looked at, too: a note that it saw is no reason to wake. */
 static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns)
 {
     struct comm_group *g = &op->c->group;
@@ -189,13 +190,10 @@ static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns
     }
     for (uint32_t r = 0; r < g->n; r++) {
         if (r != g->me) {
-            bool rx = op->wants_rx(op, r), tx = op->wants_tx(op, r);
-            struct note note;
+            const bool tx = op->wants_tx(op, r);
+            const bool rx = op->wants_rx(op, r) || (tx && op->base.op != COMM_NONE);
 
-            rx = rx || (tx && op->base.op != COMM_NONE && peek(op, r, &note) == MU_EAGAIN);
-            if (rx || tx) {
-                g->links[r]->ops->await(g->links[r], rx, tx, w);
-            }
+            g->links[r]->ops->await(g->links[r], rx, tx, w);
         }
     }
     return wait_for(w, *due_ns);

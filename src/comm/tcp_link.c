@@ -21,7 +21,8 @@ static void drop(struct link *l)
     tcp_out_drop(tcp_of(l));
 }
 
-/* The handshake of TLS gets on by what it waits for itself, whoever calls. */
+/* What is queued leaves whatever its caller waits for now: the peer may be able to answer only when
+ * it has it. The handshake of TLS gets on by what it waits for itself, whoever calls. */
 static void await(struct link *l, bool rx, bool tx, struct waiter *w)
 {
     struct tcp_link *t = tcp_of(l);
@@ -34,7 +35,7 @@ static void await(struct link *l, bool rx, bool tx, struct waiter *w)
     if (rx && tcp_in_waits(&t->in)) {
         events |= POLLIN;
     }
-    if (tx && writes) {
+    if (writes) {
         events |= POLLOUT;
     }
     if (events != 0 && t->tls != NULL && !t->tls->proved) {

@@ -4,6 +4,7 @@
 #include "comm/works.h"
 #include "unit/unit.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,6 +331,67 @@ static void nobody_waits_for_whoever_waits_for_it(void **state)
     }
 }
 
+/* ---- late ones ---- */
+
+#define LATE_BYTES_MAX ((size_t)9 << 20)
+#define LATE_MS 20
+
+static void nap(void)
+{
+    poll(NULL, 0, LATE_MS);
+}
+
+/* One that is given something comes late, when the others may be in the next call already: what did
+ * not fit between them must come to it nevertheless. */
+static void late(struct rank *r)
+{
+    static const uint8_t holds[RANKS_MAX] = {1};
+    uint8_t *data = malloc(LATE_BYTES_MAX), *all = malloc(96 * RANKS_MAX);
+    struct comm_result result = {0};
+
+    rank_check(r, data != NULL && all != NULL, "no memory");
+    rank_enter(r, 0);
+    for (size_t bytes = LATE_BYTES_MAX; bytes > 0; bytes -= (size_t)256 << 10) {
+        const uint32_t me = comm_rank(r->comm);
+        const struct comm_call calls[] = {{.op = COMM_SHARE,
+                                           .in = me == 0 ? data : NULL,
+                                           .out = me == 0 ? NULL : data,
+                                           .count = bytes,
+                                           .dtype = DTYPE_U8,
+                                           .timeout_ms = -1,
+                                           .holds = holds},
+                                          {.op = COMM_ALLGATHER,
+                                           .in = data,
+                                           .out = all,
+                                           .count = 96,
+                                           .dtype = DTYPE_U8,
+                                           .timeout_ms = -1}};
+
+        memset(data, me == 0 ? (int)(bytes >> 18) : 0, bytes);
+        if (me == comm_size(r->comm) - 1) {
+            nap();
+        }
+        for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+            int rc = comm_run(r->comm, &calls[i], &result);
+
+            rank_check(r, rc == MU_OK, "%zu bytes: %s: %s", bytes, mu_strerror(rc), result.error);
+        }
+        rank_check(r, data[bytes - 1] == (uint8_t)(bytes >> 18) && data[bytes / 2] == data[0],
+                   "%zu bytes: not what was given", bytes);
+    }
+    free(data);
+    free(all);
+}
+
+static void one_that_comes_late_gets_all_of_it(void **state)
+{
+    for (int layout = 0; layout < RANKS_LAYOUTS; layout++) {
+        const struct plan_of_test t = {.layout = (enum ranks_layout)layout};
+
+        run_group(late, 4, &t);
+    }
+}
+
 /* ---- more than two thousand million of them ---- */
 
 #define HUGE_N ((UINT64_C(2) << 30) + 12345)
@@ -415,6 +477,7 @@ int main(void)
         cmocka_unit_test(subtrees_give_the_bits_of_one_process),
         cmocka_unit_test(started_calls_overlap_and_are_exact),
         cmocka_unit_test(nobody_waits_for_whoever_waits_for_it),
+        cmocka_unit_test(one_that_comes_late_gets_all_of_it),
         cmocka_unit_test(groups_change_and_links_stay),
         cmocka_unit_test(more_than_2_GiB_are_exact),
     };
