@@ -1,6 +1,6 @@
+#include "base/hook.h"
 #include "comm/copy.h"
 #include "comm/fence.h"
-#include "comm/hook.h"
 #include "comm/shm.h"
 
 #include <stdio.h>

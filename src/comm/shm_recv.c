@@ -1,5 +1,5 @@
+#include "base/hook.h"
 #include "comm/fence.h"
-#include "comm/hook.h"
 #include "comm/shm.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "comm/shm.h"
 #include "comm/shm_packet.h"
 

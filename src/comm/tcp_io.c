@@ -1,5 +1,5 @@
 /* Bytes in and out of the socket, never waiting. */
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "comm/tcp.h"
 
 #include <errno.h>

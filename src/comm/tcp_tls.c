@@ -1,7 +1,7 @@
 /* TLS 1.3 between two workers. The key is made from the run's and from what the handshake of
  * hello.h agreed on, so it fits this one connection; (EC)DHE is added to it. Nothing else is
  * accepted: there are no certificates, no tickets, no older versions. */
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "comm/tcp.h"
 
 #include <errno.h>

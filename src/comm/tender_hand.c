@@ -2,7 +2,7 @@
  * connection costs one struct hand, and no byte beyond the handshake is read. */
 #include "comm/tender.h"
 
-#include "comm/hook.h"
+#include "base/hook.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The loop of a worker that trains: it looks at the news, does what is due, and waits, until the
  * caller is needed for something. */
+#include "base/hook.h"
 #include "base/log.h"
-#include "comm/hook.h"
 #include "run/train.h"
 #include "wire/wire.h"
 

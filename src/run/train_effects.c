@@ -1,6 +1,6 @@
 /* What core/step wants: remembered here, done by train_drive.c; what is small is said at once. */
+#include "base/hook.h"
 #include "base/log.h"
-#include "comm/hook.h"
 #include "run/train.h"
 #include "wire/wire.h"
 

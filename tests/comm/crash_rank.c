@@ -1,6 +1,6 @@
 #include "comm/crash.h"
 
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "comm/reference.h"
 
 #include <stdio.h>

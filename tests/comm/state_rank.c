@@ -1,5 +1,5 @@
+#include "base/hook.h"
 #include "base/prng.h"
-#include "comm/hook.h"
 #include "comm/state.h"
 #include "run/train.h"
 

@@ -4,7 +4,7 @@
 #include "comm/step.h"
 
 #include "base/crc32c.h"
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "comm/reference.h"
 #include "core/step.h"
 #include "wire/wire.h"
@@ -260,7 +260,7 @@ static void apply(struct trainer *t)
     rank_check(t->r, memcmp(t->weights, t->want[t->apply_step], sizeof(t->weights)) == 0,
                "after step %llu the weights are not what one process has",
                (unsigned long long)t->apply_step);
-#ifdef COMM_HOOKS
+#ifdef MUSTER_HOOKS
     const struct step_case *c = t->r->arg;
     char order[32];
 
@@ -406,7 +406,7 @@ void step_rank(struct rank *r)
     }
     rank_check(r, t->step.committed == STEP_STEPS, "it finished after step %llu",
                (unsigned long long)t->step.committed);
-#ifdef COMM_HOOKS
+#ifdef MUSTER_HOOKS
     if (((const struct step_case *)r->arg)->victim == r->index) {
         atomic_store(&t->shared->points, hook_count());
     }

@@ -2,7 +2,7 @@
  * twice or made of other samples shows in all that follow. */
 #include "run/sweep.h"
 
-#include "comm/hook.h"
+#include "base/hook.h"
 #include "core/order.h"
 
 #include <signal.h>
