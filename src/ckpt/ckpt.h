@@ -1,0 +1,190 @@
+/* Checkpoints: the state of a run at a step, in files that can be trusted or are not there.
+ *
+ *   DIR/JOB/step-000000001200/           one checkpoint: there is one if this folder is there
+ *       manifest                         what it is, and a line for each chunk; text
+ *       shard-0000, shard-0001, …        the chunks, one after another, in the order of the state
+ *   DIR/JOB/.step-000000001200.TAG/      one that is being written, or was left behind
+ *
+ * The state is one row of bytes, its parts one after another, cut into chunks of CKPT_CHUNK bytes
+ * (the last may be shorter). Shard k of n has chunks [C * k / n, C * (k + 1) / n) of the C there
+ * are; n writers write one each, side by side, and need not talk to each other: each leaves
+ * "shard-0000.sums" beside its shard when that is safe on the disk, or "shard-0000.failed" with the
+ * reason. The first of them gathers the sums, writes the manifest, and renames the folder: all that
+ * is in it is on the disk by then.
+ *
+ *   manifest.c  the manifest's text: written and parsed
+ *   shard.c     a shard: written, its sums told
+ *   save.c      a checkpoint from its first folder to its last rename
+ *   find.c      what there is in a folder; what can go
+ *   load.c      a checkpoint is opened, and its chunks are read; every one is verified
+ *   remove.c    folders taken away, so that nobody takes half of one for a whole
+ *   export.c    files that other tools can open: raw or .npz
+ *   file.c      the few system calls that all of this is made of, each with a HOOK()
+ *
+ * Nothing here waits for another process, logs, or keeps a thread. Every function may be used from
+ * any thread; a struct by one at a time. What a person should read is put in *why. */
+#ifndef CKPT_CKPT_H
+#define CKPT_CKPT_H
+
+#include "base/base.h"
+#include "muster.h"
+
+#define CKPT_CHUNK ((uint64_t)4 << 20)
+#define CKPT_SUM_BYTES 16   /* xxh3-128 of a chunk as it is stored, canonical */
+#define CKPT_PARTS_MAX 4096 /* as many as a state may have */
+#define CKPT_SHARDS_MAX 1024
+#define CKPT_CHUNKS_MAX (1u << 22) /* 16 TiB */
+#define CKPT_TAG_MAX 48            /* letters, digits and - */
+#define CKPT_PATH_MAX 4096
+#define CKPT_MANIFEST_MAX ((size_t)512 << 20)
+
+struct ckpt_why {
+    char text[CKPT_PATH_MAX + 256];
+};
+
+/* ---- what a checkpoint is ---- */
+
+struct ckpt_part {
+    char name[MU_NAME_MAX];
+    uint64_t bytes;
+};
+
+struct ckpt_chunk {
+    uint32_t shard;
+    uint32_t
+        stored;  /* bytes in the shard; of all of them but compressed ones, those of the state */
+    uint64_t at; /* in the shard */
+    uint8_t sum[CKPT_SUM_BYTES];
+};
+
+/* Where the run stood. */
+struct ckpt_mark {
+    char job[MU_NAME_MAX];
+    uint64_t run, generation;
+    uint64_t step;    /* the last that is in the state; from 1 */
+    uint64_t epoch;   /* of that step */
+    uint64_t samples; /* of all steps up to it */
+    uint64_t offset;  /* of mu_shard() */
+    uint64_t seed;    /* of the order of the samples … */
+    uint64_t data_n;  /* … how many there are … */
+    uint64_t batch;   /* … and in a step. 0: mu_shard() */
+    uint32_t slices;
+    uint64_t saved_ms; /* since 1970 */
+};
+
+struct ckpt_manifest {
+    char version[32]; /* of the muster that wrote it */
+    struct ckpt_mark mark;
+    bool zstd; /* chunks are compressed, each by itself */
+    struct ckpt_part *parts;
+    uint32_t parts_n;
+    uint64_t bytes; /* of all parts */
+    uint32_t shards_n;
+    struct ckpt_chunk *chunks;
+    uint32_t chunks_n; /* as many as `bytes` make */
+};
+
+/* ---- manifest.c ---- */
+
+/* Text of its own making, lines of "word value", ended by a line with the sha256 of all before it.
+ * On success *text_out is the caller's, not terminated. MU_ENOMEM, MU_EINVAL. */
+int ckpt_manifest_write(const struct ckpt_manifest *m, char **text_out, size_t *n_out);
+
+/* Whatever the text is: either all of it is well, or MU_ECORRUPT; MU_EVERSION (written by a newer
+ * muster), MU_ENOMEM. On success *m_out is the caller's: ckpt_manifest_free(). */
+int ckpt_manifest_parse(const char *text, size_t n, struct ckpt_manifest *m_out,
+                        struct ckpt_why *why);
+void ckpt_manifest_free(struct ckpt_manifest *m);
+
+/* Bytes of the state in a chunk, and how many chunks so many bytes are. */
+uint64_t ckpt_chunk_bytes(uint64_t bytes, uint32_t chunk);
+uint32_t ckpt_chunks(uint64_t bytes);
+/* The chunks [*first_out, *end_out) of a shard. */
+void ckpt_shard_chunks(uint32_t chunks_n, uint32_t shards_n, uint32_t shard, uint32_t *first_out,
+                       uint32_t *end_out);
+
+/* ---- saving ---- */
+
+struct ckpt_target {
+    const char *dir, *job; /* made if they are not there; a job's name has no / and no leading . */
+    uint64_t step;
+    const char *tag; /* the same for all writers of this attempt, and for no other */
+    uint32_t shards_n;
+    uint64_t bytes;
+    bool zstd;
+};
+
+/* One writer's part. data: the bytes of the chunks of `shard`, one after another; `cancel` (may be
+ * NULL) is looked at between chunks: MU_EDONE. MU_EIO, MU_ELIMIT (the disk, or the quota, is full),
+ * MU_ENOMEM; then the shard is marked as failed as well as can be. */
+int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t *data,
+                     const _Atomic bool *cancel, struct ckpt_why *why);
+/* This writer can't: the others need not wait for it. */
+void ckpt_fail_shard(const struct ckpt_target *t, uint32_t shard, const char *text);
+
+/* Have all writers left their sums? MU_EAGAIN: not yet. MU_EIO: one has failed; why has its words.
+ * shard_out (may be NULL): of the first that is missing, or has failed. */
+int ckpt_gathered(const struct ckpt_target *t, uint32_t *shard_out, struct ckpt_why *why);
+
+/* All have: the manifest is written and the folder renamed. parts: they sum up to t->bytes. One of
+ * the same step that is there already stays if it has the same chunks, otherwise it makes place.
+ * Whatever fails, what was there before is there, and the attempt's folder can be abandoned. */
+int ckpt_commit(const struct ckpt_target *t, const struct ckpt_mark *mark,
+                const struct ckpt_part *parts, uint32_t parts_n, struct ckpt_why *why);
+
+/* Takes the attempt's folder away, if it is there. */
+void ckpt_abandon(const struct ckpt_target *t);
+
+/* ---- what there is ---- */
+
+struct ckpt_entry {
+    uint64_t step;
+    uint64_t bytes; /* on the disk */
+};
+
+/* By step, the newest first; chunks are not read, and manifests are not either. No such folder:
+ * none. On success *entries_out is the caller's: free(). MU_EIO, MU_ENOMEM. */
+int ckpt_list(const char *dir, const char *job, struct ckpt_entry **entries_out, uint32_t *n_out,
+              struct ckpt_why *why);
+
+/* Names of the jobs in a folder, sorted, each ended by 0, the last by two. free(). */
+int ckpt_jobs(const char *dir, char **names_out, struct ckpt_why *why);
+
+/* Keeps the newest keep_n (at least one) and those whose step is a multiple of `every` (0: none for
+ * that reason), and takes the others away; and what attempts for steps up to the newest, with a tag
+ * other than `tag` (may be NULL), have left behind. */
+int ckpt_prune(const char *dir, const char *job, uint32_t keep_n, uint64_t every, const char *tag,
+               struct ckpt_why *why);
+
+/* MU_ENOENT, MU_EIO. */
+int ckpt_remove(const char *dir, const char *job, uint64_t step, struct ckpt_why *why);
+
+/* ---- loading ---- */
+
+struct ckpt;
+
+/* The manifest is verified, and that each shard is there and as long as it should be. MU_ENOENT,
+ * MU_ECORRUPT, MU_EVERSION, MU_EIO, MU_ENOMEM. On success *c_out is the caller's: ckpt_close(). */
+int ckpt_open(const char *dir, const char *job, uint64_t step, struct ckpt **c_out,
+              struct ckpt_why *why);
+void ckpt_close(struct ckpt *c);
+const struct ckpt_manifest *ckpt_manifest(const struct ckpt *c);
+
+/* The bytes of one chunk, verified, at `to` (room for ckpt_chunk_bytes()). MU_ECORRUPT: what is
+ * there is not what was written; nothing at `to` counts. MU_EIO, MU_ENOMEM. */
+int ckpt_read_chunk(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_why *why);
+
+/* All bytes of a part, to `to`; part by part is as fast as chunk by chunk. */
+int ckpt_read_part(struct ckpt *c, uint32_t part, uint8_t *to, struct ckpt_why *why);
+
+/* Every chunk is read and verified. The first that is wrong is named. */
+int ckpt_verify(struct ckpt *c, struct ckpt_why *why);
+
+/* ---- export.c ---- */
+
+/* All parts into one .npz file (arrays of bytes, uncompressed; of 4-byte floats if f32 and their
+ * length allows it), or, if `raw`, into a file each in the folder `to`. Written beside it and
+ * renamed. */
+int ckpt_export(struct ckpt *c, const char *to, bool raw, bool f32, struct ckpt_why *why);
+
+#endif
