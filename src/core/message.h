@@ -325,6 +325,7 @@ struct msg_ready {
     uint8_t digest[HASH_BYTES]; /* of the state after step - 1; zero: none was due */
     uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
                                    that; zero: it has not */
+    uint8_t save;               /* it wants the state after this step to be saved */
 };
 
 struct msg_settle {

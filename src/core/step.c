@@ -153,16 +153,32 @@ void begin_step(struct step *s, struct step_effects *fx)
     run_step(s, fx);
 }
 
+/* Members who commit by the READYs of all see the same wishes; whoever does so after a loss, by
+ * SETTLE, sees none. */
+static bool is_wanted(const struct step *s)
+{
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        if (s->peers[i].save_step == s->committed) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void commit(struct step *s, struct step_effects *fx)
 {
+    bool save;
+
     s->committed++;
+    save = is_wanted(s);
+    s->save_asked &= !save;
     s->applied = false;
     s->holds = false;
     vouch_clear(s);
     if (!MUTATED(GRADIENT_OF_STEP)) {
         slices_clear(&s->have);
     }
-    say(fx, STEP_COMMIT, s->committed);
+    fx->emit(fx, &(struct step_effect){.kind = STEP_COMMIT, .step = s->committed, .save = save});
 }
 
 /* ---- READY ---- */
@@ -184,6 +200,8 @@ static void say_ready(struct step *s, uint64_t step, struct step_effects *fx)
     }
     memcpy(s->said.digest, me->ready_vouch.digest, HASH_BYTES);
     memcpy(s->said.check, me->ready_vouch.check, HASH_BYTES);
+    s->said.save = s->save_asked && step > s->committed;
+    me->save_step = s->said.save ? step : me->save_step;
     fx->emit(fx,
              &(struct step_effect){.kind = STEP_SEND_READY, .group = &s->group, .ready = &s->said});
 }
@@ -204,6 +222,7 @@ static void on_ready(struct step *s, const struct msg_ready *m)
         p->ready_newest = m->newest;
         memcpy(p->ready_vouch.digest, m->digest, HASH_BYTES);
         memcpy(p->ready_vouch.check, m->check, HASH_BYTES);
+        p->save_step = m->save ? m->step : p->save_step;
     }
 }
 
@@ -342,6 +361,9 @@ static void dispatch(struct step *s, const struct step_event *e, struct step_eff
         break;
     case STEP_ON_LOADED:
         on_loaded(s, e, fx);
+        break;
+    case STEP_ON_SAVE:
+        s->save_asked = true;
         break;
     case STEP_ON_COMPUTED:
         on_computed(s, e, fx);

@@ -71,6 +71,7 @@ struct peer {
     uint64_t ready_step;
     uint64_t ready_newest;
     struct vouch ready_vouch;
+    uint64_t save_step; /* the last that it wants to be saved */
     bool settled;
     uint64_t settle_step;
     bool settle_held;
@@ -97,6 +98,7 @@ struct step {
     bool moved;             /* something was committed in `group`: all of it have settled */
     bool over;              /* this life has ended: deaf until step_reset() */
     bool diverged;          /* the members differ, and this one has been told */
+    bool save_asked;        /* this worker wants a step to be saved: it says so in READY */
     uint64_t first;         /* of the group's steps */
     bool digested, checked; /* `vouch` has a digest of the state, a hash of the check slice */
     struct vouch vouch;
@@ -125,7 +127,8 @@ enum step_effect_kind {
                      waits for it */
     STEP_REDUCE,  /* step `step` by `plan`; then STEP_REDUCED */
     STEP_CANCEL,  /* whatever reduce is under way */
-    STEP_COMMIT,  /* show the result of `step` to the user; STEP_APPLIED when the update is made */
+    STEP_COMMIT,  /* show the result of `step` to the user; STEP_APPLIED when the update is made.
+                     `save`: a member wants the state after it to be saved, and all know */
     STEP_STREAM,  /* send the state to every newcomer of the group */
     STEP_SEND_READY,
     STEP_SEND_SETTLE,
@@ -146,6 +149,7 @@ struct step_effect {
     enum step_effect_kind kind;
     uint64_t step;
     uint32_t slice;
+    bool save;
     const struct slices *slices;
     const struct group *group; /* sends go to all others in it, under its number and key */
     const struct msg_ready *ready;
@@ -172,6 +176,7 @@ enum step_event_kind {
     STEP_ON_APPLIED,
     STEP_ON_READY,
     STEP_ON_SETTLE,
+    STEP_ON_SAVE,   /* the state after the next step is to be saved, by all members */
     STEP_ON_RESEND, /* a link came back, or nothing has moved for a while: say again how things
                        stand */
     STEP_ON_TICK

@@ -93,6 +93,7 @@ static void emit(struct step_effects *base, const struct step_effect *e)
         assert_int_equal(m->apply_step, 0); /* one at a time */
         m->apply_step = e->step;
         m->commits_n++;
+        m->save_step = e->save ? e->step : m->save_step;
         break;
     case STEP_STREAM:
         m->stream = true;
@@ -278,6 +279,11 @@ void linked(uint32_t i)
 void say_again(uint32_t i)
 {
     step_it(i, &(struct step_event){.kind = STEP_ON_RESEND});
+}
+
+void want_save(uint32_t i)
+{
+    step_it(i, &(struct step_event){.kind = STEP_ON_SAVE});
 }
 
 static void deliver_one(const struct letter *l)

@@ -19,6 +19,7 @@ struct crewman {
     struct slices asked, computed; /* slices: to be computed; computed ever for asked_step */
     uint64_t asked_step, reduce_step, apply_step, base_step;
     uint64_t check_step, digest_step; /* asked for; 0 */
+    uint64_t save_step;               /* the last that was committed with the wish to save it */
     uint32_t check_slice;
     uint8_t odd_check, odd_digest; /* not 0: what it computes differs from the others' */
     bool base, link, stream;
@@ -80,6 +81,7 @@ void load(uint32_t i, uint64_t step);
 void linked(uint32_t i);
 
 void say_again(uint32_t i);
+void want_save(uint32_t i);
 
 void deliver(void); /* all letters, in order, but for those cut off */
 void lose_letters(void);

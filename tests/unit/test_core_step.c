@@ -318,6 +318,36 @@ static void a_worker_waits_for_its_peers_only_when_it_can_do_nothing_itself(void
     assert_false(step_waits(worker(5)));
 }
 
+static void what_one_wants_to_be_saved_all_save_once(void **state)
+{
+    trained(3, 2);
+    want_save(1);
+    flow(6);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(crew.men[i].save_step, 3);
+    }
+}
+
+/* The step that it was said for was not committed. */
+static void a_wish_to_save_outlives_a_loss(void **state)
+{
+    trained(3, 2);
+    want_save(0);
+    crew.stop_at = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        compute(i);
+    }
+    reduce(0); /* The others do not come to it. */
+    lose_letters();
+    crew.men[2].gone = true;
+    tell_all(generation(2, GENERATION_FAILURE, 1, 0, "0 1"));
+    tell_active_all(2);
+    flow(8);
+    assert_int_equal(worker(0)->committed, 8);
+    assert_true(crew.men[0].save_step >= 3);
+    assert_int_equal(crew.men[1].save_step, crew.men[0].save_step);
+}
+
 static void configurations_that_make_no_sense_are_refused(void **state)
 {
     struct step s;
@@ -348,6 +378,8 @@ int main(void)
         CREW_CASE(results_and_gradients_of_another_step_are_not_taken),
         CREW_CASE(a_worker_is_finished_after_the_last_step),
         CREW_CASE(a_worker_waits_for_its_peers_only_when_it_can_do_nothing_itself),
+        CREW_CASE(what_one_wants_to_be_saved_all_save_once),
+        CREW_CASE(a_wish_to_save_outlives_a_loss),
         CREW_CASE(configurations_that_make_no_sense_are_refused),
     };
 
