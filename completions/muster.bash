@@ -13,7 +13,7 @@ _muster()
         return
     fi
     case $before in
-    --token-file | --data | --log-dir | --http-cert | --http-key)
+    --token-file | --data | --log-dir | --ckpt-dir | --http-cert | --http-key)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -f -- "$word"))
         return

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VARS_MAX 40
+#define VARS_MAX 48
 #define VALUE_MAX (128u << 10) /* the longest "NAME=value" that exec takes: MAX_ARG_STRLEN */
 #define MASTER_PORT_DEFAULT 29500
 
@@ -205,6 +205,20 @@ static void remove_ranks(struct vars *v)
     }
 }
 
+/* One word of ours about checkpoints, and all of them are ours. */
+static void set_ckpt(struct vars *v, const struct environ_ckpt *c)
+{
+    if (c->dir == NULL) {
+        return;
+    }
+    set(v, "MUSTER_CKPT_DIR", c->dir);
+    set(v, "MUSTER_CKPT_EVERY", c->every != NULL ? c->every : ENVIRON_CKPT_EVERY);
+    set_number(v, "MUSTER_CKPT_KEEP", c->keep != 0 ? c->keep : ENVIRON_CKPT_KEEP);
+    set_number(v, "MUSTER_CKPT_KEEP_EVERY", c->keep_every);
+    set(v, "MUSTER_CKPT_SHARED", c->shared ? "1" : NULL);
+    set(v, "MUSTER_CKPT_ZSTD", c->zstd ? "1" : NULL);
+}
+
 static int set_all(struct vars *v, const struct environ_config *c, struct room *room)
 {
     int rc = MU_OK;
@@ -224,6 +238,7 @@ static int set_all(struct vars *v, const struct environ_config *c, struct room *
     if (c->numerics != NULL) {
         set(v, "MUSTER_NUMERICS", c->numerics);
     }
+    set_ckpt(v, &c->ckpt);
     set(v, "ROLE_NAME", c->role_name != NULL ? c->role_name : "default");
     set_number(v, "TORCHELASTIC_RESTART_COUNT", c->restarts);
     set_number(v, "TORCHELASTIC_MAX_RESTARTS", c->max_restarts);

@@ -10,6 +10,19 @@
 
 void environ_marker(uint64_t marker, char text[ENVIRON_MARKER_LEN]);
 
+/* Where, when and how workers save checkpoints. */
+struct environ_ckpt {
+    const char *dir;     /* absolute; NULL: all of this is as it is in `base` */
+    const char *every;   /* "200" steps, or a time: "90s", "10m", "1h"; NULL: ENVIRON_CKPT_EVERY */
+    uint32_t keep;       /* the newest of them; 0: ENVIRON_CKPT_KEEP */
+    uint32_t keep_every; /* … and those whose step is a multiple of this; 0: no others */
+    bool shared;         /* all hosts see the same folder: all ranks write one together */
+    bool zstd;
+};
+
+#define ENVIRON_CKPT_EVERY "10m"
+#define ENVIRON_CKPT_KEEP 3
+
 /* Everything is borrowed for the call. */
 struct environ_config {
     char *const *base;                   /* what the agent was started with; NULL: nothing */
@@ -26,7 +39,8 @@ struct environ_config {
     uint32_t max_restarts;
     uint32_t step_timeout_ms; /* 0: as it is in `base` */
     const char *numerics;     /* "strict" or "warn"; NULL: as it is in `base` */
-    const char *socket;       /* of the agent (local.h); NULL: none */
+    struct environ_ckpt ckpt;
+    const char *socket; /* of the agent (local.h); NULL: none */
     uint64_t cookie;
     uint64_t marker;
 };
@@ -46,7 +60,8 @@ struct environ_config {
  *   TF_CONFIG                     left out, with a warning, if it is longer than exec takes
  *   MUSTER_JOB, MUSTER_NODE, MUSTER_SLOT, MUSTER_RUN, MUSTER_GENERATION (0: none), MUSTER_SOCKET,
  *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
- *   MUSTER_NUMERICS */
+ *   MUSTER_NUMERICS, MUSTER_CKPT_DIR, MUSTER_CKPT_EVERY, MUSTER_CKPT_KEEP, MUSTER_CKPT_KEEP_EVERY,
+ *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there) */
 int environ_make(const struct environ_config *config, char ***env_out);
 
 /* The value of TF_CONFIG: JSON text, the caller's, to be given to free(). The first chief is

@@ -3,6 +3,7 @@
 #ifndef AGENT_NODE_H
 #define AGENT_NODE_H
 
+#include "agent/environ.h"
 #include "core/message.h"
 #include "net/net.h"
 #include "net/token.h"
@@ -35,6 +36,7 @@ struct node_config {
     uint32_t step_timeout_ms; /* a worker that does nothing for so long hangs; 0: none does */
     uint8_t hung;             /* enum hung: what becomes of it */
     uint8_t numerics;         /* enum numerics */
+    struct environ_ckpt ckpt;
     const char
         *address; /* of this node for other workers, "host" or "host:port"; NULL: found out */
     const char *log_dir;             /* NULL: none */

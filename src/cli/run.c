@@ -33,6 +33,10 @@ int run_main(int argc, char **argv)
         return opts_usage_error(&run_opts, "%s", error);
     }
     flags.node.argv = command;
+    if (run_ckpt_prepare(&flags, error) != MU_OK) {
+        free(command);
+        return failed(error);
+    }
     if (!flags.node.standalone && token_find(flags.token_file, &flags.node.token, error) != MU_OK) {
         free(command);
         return failed(error);

@@ -201,6 +201,24 @@ static const struct opt table[] = {
      .help = "a worker whose results may differ in their last bits from the others' (another CPU, "
              "BLAS or libc) is refused, or only warned"},
 
+    {OPT_GROUP, .help = "Checkpoints, of workers that use libmuster"},
+    {OPT_READ, .name = "ckpt-dir", .value = "DIR", AT(node.ckpt.dir), .read = run_ckpt_read_dir,
+     .env = "MUSTER_CKPT_DIR", .wants = "a folder",
+     .help = "save the state of the run there, and go on from the newest that is there"},
+    {OPT_READ, .name = "ckpt-every", .value = "N|TIME", AT(node.ckpt.every),
+     .read = run_ckpt_read_every, .env = "MUSTER_CKPT_EVERY", .wants = RUN_CKPT_EVERY_WANTS,
+     .help = "how often: in steps, or a time like 90s, 10m or 1h (default: 10m)"},
+    {OPT_U32, .name = "ckpt-keep", .value = "K", AT(node.ckpt.keep), .min = 1,
+     .env = "MUSTER_CKPT_KEEP", .help = "how many to keep, the newest (default: 3)"},
+    {OPT_U32, .name = "ckpt-keep-every", .value = "M", AT(node.ckpt.keep_every),
+     .env = "MUSTER_CKPT_KEEP_EVERY",
+     .help = "keep those too whose step is a multiple of M (default: 0, none)"},
+    {OPT_FLAG, .name = "ckpt-shared", AT(node.ckpt.shared), .env = "MUSTER_CKPT_SHARED",
+     .help = "all nodes see the same DIR: their workers write one checkpoint together, not one on "
+             "each host"},
+    {OPT_FLAG, .name = "ckpt-zstd", AT(node.ckpt.zstd), .env = "MUSTER_CKPT_ZSTD",
+     .help = "compress what is saved"},
+
     {OPT_GROUP, .help = "The script"},
     {OPT_FLAG, .letter = 'm', .name = "module", AT(module), .env = "PET_MODULE",
      .help = "SCRIPT is a Python module, run as python3 -m"},
@@ -270,7 +288,8 @@ const struct opts run_opts = {
         "  muster run --nnodes=1:4 train.py --lr 0.1\n"
         "  muster run --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=head:5556 -m pkg.train\n"
         "  muster run --standalone --nproc-per-node=2 -- ./trainer --steps 100\n"
-        "  muster run --job night --log-dir logs --redirects 3 train.py\n",
+        "  muster run --job night --log-dir logs --redirects 3 train.py\n"
+        "  muster run --ckpt-dir /data/ckpt --ckpt-every 500 train.py\n",
     .table = table,
     .stop_at_word = true,
     .words_min = 1,
@@ -307,6 +326,8 @@ static void streams_set(const struct run_streams *s, uint8_t to[SLOTS_MAX][2])
 /* What follows from several flags together. */
 static bool settle(struct run_flags *f, int *status_out)
 {
+    char error[OPTS_ERROR_MAX];
+
     if (f->module && f->no_python) {
         *status_out = opts_usage_error(&run_opts, "--module and --no-python exclude each other");
         return false;
@@ -317,6 +338,10 @@ static bool settle(struct run_flags *f, int *status_out)
             "--standalone is a job of one node, and --nnodes wants %u: start \"muster "
             "serve\" and leave --standalone out",
             f->nnodes.min);
+        return false;
+    }
+    if (run_ckpt_settle(f, error) != MU_OK) {
+        *status_out = opts_usage_error(&run_opts, "%s", error);
         return false;
     }
     f->node.min = f->nnodes.min;

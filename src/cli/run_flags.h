@@ -36,11 +36,17 @@ struct run_where {
     bool given;
 };
 
+#define RUN_CKPT_EVERY_WANTS "steps, like 200, or a time, like 90s, 10m or 1h (at most 30 days)"
+
+/* What is below it must still be a path: JOB/.step-….TAG/shard-….sums */
+#define RUN_CKPT_DIR_MAX 3072
+
 struct run_flags {
     struct node_config node; /* argv and token are the caller's to fill in */
     struct run_nnodes nnodes;
     struct run_where where;
     struct run_streams redirects, tee;
+    char ckpt_dir[RUN_CKPT_DIR_MAX]; /* node.ckpt.dir as an absolute path, once it is settled */
     const char *local_addr;
     const char *token_file;
     uint32_t master_port;
@@ -53,8 +59,20 @@ struct run_flags {
 
 extern const struct opts run_opts;
 
-/* True: *flags_out is filled in; its strings point into argv and the environment. False: it has
- * said what was to be said, and the command ends with *status_out. */
+/* ---- run_ckpt.c: the flags for checkpoints ---- */
+
+int run_ckpt_read_dir(const char *text, void *to, char *error);   /* opt_read, const char * */
+int run_ckpt_read_every(const char *text, void *to, char *error); /* … checked, kept as it is */
+
+/* What follows from them together. MU_EINVAL: error (OPTS_ERROR_MAX) says what is wrong. */
+int run_ckpt_settle(struct run_flags *f, char *error);
+
+/* Makes the folder if it is not there, so that what is wrong with it is known before the first
+ * checkpoint. MU_EIO: error (OPTS_ERROR_MAX) says why. */
+int run_ckpt_prepare(const struct run_flags *f, char *error);
+
+/* True: *flags_out is filled in; its strings point into argv, the environment and itself. False: it
+ * has said what was to be said, and the command ends with *status_out. */
 bool run_flags_parse(int argc, char **argv, struct run_flags *flags_out, int *status_out);
 
 #define RUN_NOTE_MAX 256

@@ -142,6 +142,49 @@ static void what_training_needs_to_know_is_passed_on_if_it_was_said(void **state
     free(env);
 }
 
+static void flags_for_checkpoints_replace_all_that_was_inherited(void **state)
+{
+    static const char *const defaults[] = {"MUSTER_CKPT_DIR=/data", "MUSTER_CKPT_EVERY=10m",
+                                           "MUSTER_CKPT_KEEP=3", "MUSTER_CKPT_KEEP_EVERY=0", NULL};
+    static const char *const said[] = {"MUSTER_CKPT_DIR=/data",
+                                       "MUSTER_CKPT_EVERY=200",
+                                       "MUSTER_CKPT_KEEP=7",
+                                       "MUSTER_CKPT_KEEP_EVERY=1000",
+                                       "MUSTER_CKPT_SHARED=1",
+                                       "MUSTER_CKPT_ZSTD=1",
+                                       NULL};
+    char dir[] = "MUSTER_CKPT_DIR=/inherited", every[] = "MUSTER_CKPT_EVERY=1h",
+         shared[] = "MUSTER_CKPT_SHARED=1", zstd[] = "MUSTER_CKPT_ZSTD=1";
+    char *base[] = {dir, every, shared, zstd, NULL};
+    struct environ_config c = config_of(NULL, wid_make(1, 0, 1));
+    char **env;
+
+    env = make(&c);
+    assert_null(environ_get(env, "MUSTER_CKPT_DIR"));
+    assert_null(environ_get(env, "MUSTER_CKPT_KEEP"));
+    free(env);
+    c.base = base;
+    env = make(&c);
+    assert_string_equal(environ_get(env, "MUSTER_CKPT_DIR"), "/inherited");
+    assert_string_equal(environ_get(env, "MUSTER_CKPT_SHARED"), "1");
+    free(env);
+    c.ckpt.dir = "/data";
+    env = make(&c);
+    assert_holds(env, defaults);
+    assert_null(environ_get(env, "MUSTER_CKPT_SHARED"));
+    assert_null(environ_get(env, "MUSTER_CKPT_ZSTD"));
+    free(env);
+    c.ckpt = (struct environ_ckpt){.dir = "/data",
+                                   .every = "200",
+                                   .keep = 7,
+                                   .keep_every = 1000,
+                                   .shared = true,
+                                   .zstd = true};
+    env = make(&c);
+    assert_holds(env, said);
+    free(env);
+}
+
 static void every_rank_of_a_generation_is_told_apart(void **state)
 {
     static const uint32_t sizes[] = {3, 1, 4};
@@ -436,6 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_training_needs_to_know_is_passed_on_if_it_was_said),
+        cmocka_unit_test(flags_for_checkpoints_replace_all_that_was_inherited),
         cmocka_unit_test(a_rank_is_a_position_by_node_and_by_role),
         cmocka_unit_test(every_rank_of_a_generation_is_told_apart),
         cmocka_unit_test(another_life_is_no_member),

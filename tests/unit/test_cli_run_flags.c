@@ -1,6 +1,7 @@
 #include "cli/run_flags.h"
 #include "unit/unit.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,27 @@ struct fixture {
     char said[4096]; /* on stderr */
 };
 
-static const char *const variables[] = {
-    "PET_NNODES",       "PET_NPROC_PER_NODE", "PET_RDZV_ENDPOINT", "PET_RDZV_ID",
-    "PET_MAX_RESTARTS", "PET_STANDALONE",     "PET_MODULE",        "PET_NO_PYTHON",
-    "PET_TEE",          "PET_NODE_RANK",      "PET_MASTER_PORT",   "PYTHON_EXEC",
-    "MUSTER_ENDPOINT",  "MUSTER_TOKEN_FILE",  "MUSTER_NUMERICS"};
+static const char *const variables[] = {"PET_NNODES",
+                                        "PET_NPROC_PER_NODE",
+                                        "PET_RDZV_ENDPOINT",
+                                        "PET_RDZV_ID",
+                                        "PET_MAX_RESTARTS",
+                                        "PET_STANDALONE",
+                                        "PET_MODULE",
+                                        "PET_NO_PYTHON",
+                                        "PET_TEE",
+                                        "PET_NODE_RANK",
+                                        "PET_MASTER_PORT",
+                                        "PYTHON_EXEC",
+                                        "MUSTER_ENDPOINT",
+                                        "MUSTER_TOKEN_FILE",
+                                        "MUSTER_NUMERICS",
+                                        "MUSTER_CKPT_DIR",
+                                        "MUSTER_CKPT_EVERY",
+                                        "MUSTER_CKPT_KEEP",
+                                        "MUSTER_CKPT_KEEP_EVERY",
+                                        "MUSTER_CKPT_SHARED",
+                                        "MUSTER_CKPT_ZSTD"};
 
 static int set_up(void **state)
 {
@@ -102,6 +119,7 @@ static void a_script_alone_is_one_node_with_one_worker(void **state)
     assert_int_equal(node->step_timeout_ms, 0);
     assert_int_equal(node->hung, HUNG_REPLACE);
     assert_int_equal(node->numerics, NUMERICS_STRICT);
+    assert_null(node->ckpt.dir);
     assert_int_equal(node->endpoints.n, 1);
     assert_string_equal(node->endpoints.at[0].host, "127.0.0.1");
     assert_int_equal(node->endpoints.at[0].port, 5556);
@@ -262,6 +280,140 @@ static void a_worker_that_hangs_or_differs_is_dealt_with_as_said(void **state)
     assert_int_equal(f->flags.node.numerics, NUMERICS_STRICT);
     setenv("MUSTER_NUMERICS", "loose", 1);
     refused_with(f, "x", "MUSTER_NUMERICS");
+}
+
+/* ---- checkpoints ---- */
+
+static void checkpoints_are_saved_as_said(void **state)
+{
+    struct fixture *f = *state;
+    const struct environ_ckpt *c = &f->flags.node.ckpt;
+
+    assert_true(parse(f, "--ckpt-dir /data x"));
+    assert_string_equal(c->dir, "/data");
+    assert_null(c->every);
+    assert_int_equal(c->keep, 0);
+    assert_int_equal(c->keep_every, 0);
+    assert_false(c->shared);
+    assert_false(c->zstd);
+    assert_true(parse(f, "--ckpt-dir=/data --ckpt-every 200 --ckpt_keep=5 --ckpt-keep-every 1000 "
+                         "--ckpt-shared --ckpt_zstd x"));
+    assert_string_equal(c->every, "200");
+    assert_int_equal(c->keep, 5);
+    assert_int_equal(c->keep_every, 1000);
+    assert_true(c->shared);
+    assert_true(c->zstd);
+
+    setenv("MUSTER_CKPT_DIR", "/of/env", 1);
+    setenv("MUSTER_CKPT_EVERY", "1h", 1);
+    setenv("MUSTER_CKPT_SHARED", "1", 1);
+    assert_true(parse(f, "--no-ckpt-shared --ckpt-every 5m x"));
+    assert_string_equal(c->dir, "/of/env");
+    assert_string_equal(c->every, "5m");
+    assert_false(c->shared);
+    setenv("MUSTER_CKPT_EVERY", "often", 1);
+    refused_with(f, "x", "MUSTER_CKPT_EVERY wants steps");
+}
+
+static void a_checkpoint_is_due_after_steps_or_a_time(void **state)
+{
+    static const char *const good[] = {"1", "1000000000000", "1s", "90s", "10m", "720h"};
+    static const char *const bad[] = {"0",   "-1",   "1000000000001", "0s", "m",   "10min",
+                                      "1.5", "1.5h", "721h",          "5d", "10M", "",
+                                      "1e3"};
+    struct fixture *f = *state;
+    char line[64];
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        snprintf(line, sizeof(line), "--ckpt-dir /d --ckpt-every=%s x", good[i]);
+        assert_true(parse(f, line));
+        assert_string_equal(f->flags.node.ckpt.every, good[i]);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        snprintf(line, sizeof(line), "--ckpt-dir /d --ckpt-every=%s x", bad[i]);
+        refused_with(f, line, "--ckpt-every wants steps, like 200, or a time, like 90s");
+    }
+    refused_with(f, "--ckpt-dir /d --ckpt-keep 0 x", "from 1");
+    refused_with(f, "--ckpt-dir /d --ckpt-keep-every -2 x", "whole number");
+}
+
+static void a_folder_for_checkpoints_is_made_absolute(void **state)
+{
+    struct fixture *f = *state;
+    char here[4096], want[4200], line[4200], longest[RUN_CKPT_DIR_MAX + 1];
+
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_true(parse(f, "--ckpt-dir some/where x"));
+    snprintf(want, sizeof(want), "%s/some/where", here);
+    assert_string_equal(f->flags.node.ckpt.dir, want);
+    assert_true(parse(f, "--ckpt-dir ././/../up x"));
+    snprintf(want, sizeof(want), "%s/../up", here);
+    assert_string_equal(f->flags.node.ckpt.dir, want);
+
+    memset(longest, 'd', sizeof(longest));
+    longest[0] = '/';
+    longest[RUN_CKPT_DIR_MAX] = '\0';
+    snprintf(line, sizeof(line), "--ckpt-dir %s x", longest);
+    refused_with(f, line, "longer than a path may be");
+    longest[RUN_CKPT_DIR_MAX - 1] = '\0';
+    snprintf(line, sizeof(line), "--ckpt-dir %s x", longest);
+    assert_true(parse(f, line));
+    assert_string_equal(f->flags.node.ckpt.dir, longest);
+    snprintf(line, sizeof(line), "--ckpt-dir %s x", longest + 1);
+    refused_with(f, line, "longer than a path may be");
+}
+
+static void flags_for_checkpoints_need_a_folder_to_save_to(void **state)
+{
+    static const char *const alone[] = {"--ckpt-every 10m", "--ckpt-keep 3", "--ckpt-keep-every 9",
+                                        "--ckpt-shared", "--ckpt-zstd"};
+    struct fixture *f = *state;
+    char line[64], want[64];
+
+    for (size_t i = 0; i < ARRAY_LEN(alone); i++) {
+        snprintf(line, sizeof(line), "%s x", alone[i]);
+        snprintf(want, sizeof(want), "%.*s needs --ckpt-dir", (int)strcspn(alone[i], " "),
+                 alone[i]);
+        refused_with(f, line, want);
+    }
+    refused_with(f, "--ckpt-dir= x", "--ckpt-dir wants a folder");
+    refused_with(f, "--ckpt-dir orchestrator: x", "can't be kept by the orchestrator yet");
+    refused_with(f, "--ckpt-dir /d --job .hidden x", "does not begin with '.'");
+    assert_true(parse(f, "--job .hidden x"));
+}
+
+static void what_is_wrong_with_a_folder_is_known_before_anything_starts(void **state)
+{
+    struct fixture *f = *state;
+    char root[] = "/tmp/muster-flags-XXXXXX", path[64], line[128], error[OPTS_ERROR_MAX] = "";
+    struct stat st;
+    int fd;
+
+    assert_non_null(mkdtemp(root));
+    assert_true(parse(f, "x"));
+    assert_int_equal(run_ckpt_prepare(&f->flags, error), MU_OK);
+    snprintf(line, sizeof(line), "--ckpt-dir %s/a//b x", root);
+    assert_true(parse(f, line));
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(run_ckpt_prepare(&f->flags, error), MU_OK);
+        snprintf(path, sizeof(path), "%s/a/b", root);
+        assert_int_equal(stat(path, &st), 0);
+        assert_true(S_ISDIR(st.st_mode));
+    }
+    rmdir(path);
+    fd = open(path, O_CREAT | O_WRONLY, 0600); /* a file where the folder should be, or above it */
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(run_ckpt_prepare(&f->flags, error), MU_EIO);
+    assert_non_null(strstr(error, "a//b is no folder"));
+    snprintf(line, sizeof(line), "--ckpt-dir %s/a/b/c x", root);
+    assert_true(parse(f, line));
+    assert_int_equal(run_ckpt_prepare(&f->flags, error), MU_EIO);
+    assert_non_null(strstr(error, "a/b/c can't be made: Not a directory"));
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/a", root);
+    rmdir(path);
+    assert_int_equal(rmdir(root), 0);
 }
 
 static void roles_are_known_by_name_and_others_are_workers(void **state)
@@ -553,6 +705,11 @@ int main(void)
         HERE(variables_of_torchrun_count_unless_a_flag_does),
         HERE(seconds_may_have_a_fraction),
         HERE(a_worker_that_hangs_or_differs_is_dealt_with_as_said),
+        HERE(checkpoints_are_saved_as_said),
+        HERE(a_checkpoint_is_due_after_steps_or_a_time),
+        HERE(a_folder_for_checkpoints_is_made_absolute),
+        HERE(flags_for_checkpoints_need_a_folder_to_save_to),
+        HERE(what_is_wrong_with_a_folder_is_known_before_anything_starts),
         HERE(roles_are_known_by_name_and_others_are_workers),
         HERE(modes_are_words),
         HERE(a_job_goes_by_either_name),

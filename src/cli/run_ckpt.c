@@ -1,0 +1,173 @@
+/* The flags of `muster run` for checkpoints. Workers see them as MUSTER_CKPT_*. */
+#include "cli/run_flags.h"
+
+#include "core/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEPS_MAX 1000000000000ull
+#define SECONDS_MAX (30 * 86400ull)
+
+int run_ckpt_read_dir(const char *text, void *to, char *error)
+{
+    static const char there[] = "orchestrator:";
+
+    if (*text == '\0') {
+        return MU_EINVAL;
+    }
+    if (strncmp(text, there, strlen(there)) == 0) {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "checkpoints can't be kept by the orchestrator yet; name a folder, such as one "
+                 "that all nodes see (with --ckpt-shared)");
+        return MU_EINVAL;
+    }
+    *(const char **)to = text;
+    return MU_OK;
+}
+
+int run_ckpt_read_every(const char *text, void *to, char *error)
+{
+    size_t digits_n = strspn(text, "0123456789");
+    uint64_t max = STEPS_MAX, n;
+
+    (void)error;
+    if (text[digits_n] != '\0') {
+        uint64_t unit_s = text[digits_n] == 's'   ? 1
+                          : text[digits_n] == 'm' ? 60
+                          : text[digits_n] == 'h' ? 3600
+                                                  : 0;
+
+        if (unit_s == 0 || text[digits_n + 1] != '\0') {
+            return MU_EINVAL;
+        }
+        max = SECONDS_MAX / unit_s;
+    }
+    if (!text_number(text, digits_n, 1, max, &n)) {
+        return MU_EINVAL;
+    }
+    *(const char **)to = text;
+    return MU_OK;
+}
+
+/* The first of them that was given. */
+static const char *given(const struct environ_ckpt *c)
+{
+    return c->every != NULL     ? "--ckpt-every"
+           : c->keep != 0       ? "--ckpt-keep"
+           : c->keep_every != 0 ? "--ckpt-keep-every"
+           : c->shared          ? "--ckpt-shared"
+           : c->zstd            ? "--ckpt-zstd"
+                                : NULL;
+}
+
+/* Workers may change their directory before they save. */
+static int make_absolute(struct run_flags *f, char *error)
+{
+    const char *dir = f->node.ckpt.dir;
+    size_t here_n = 0;
+
+    if (dir[0] != '/') {
+        if (getcwd(f->ckpt_dir, sizeof(f->ckpt_dir) - 1) == NULL) {
+            snprintf(error, OPTS_ERROR_MAX,
+                     "--ckpt-dir: the current directory is not known (%s); give an absolute path",
+                     strerror(errno));
+            return MU_EINVAL;
+        }
+        here_n = strlen(f->ckpt_dir);
+        if (f->ckpt_dir[here_n - 1] != '/') {
+            f->ckpt_dir[here_n++] = '/';
+        }
+        while (dir[0] == '.' && dir[1] == '/') {
+            dir += 2 + strspn(dir + 2, "/");
+        }
+    }
+    if (here_n + strlen(dir) >= sizeof(f->ckpt_dir)) {
+        snprintf(error, OPTS_ERROR_MAX, "--ckpt-dir: %.100s… is longer than a path may be", dir);
+        return MU_EINVAL;
+    }
+    strcpy(f->ckpt_dir + here_n, dir);
+    f->node.ckpt.dir = f->ckpt_dir;
+    return MU_OK;
+}
+
+int run_ckpt_settle(struct run_flags *f, char *error)
+{
+    const char *flag = given(&f->node.ckpt);
+
+    if (f->node.ckpt.dir == NULL) {
+        if (flag == NULL) {
+            return MU_OK;
+        }
+        snprintf(error, OPTS_ERROR_MAX, "%s needs --ckpt-dir, the folder to save to", flag);
+        return MU_EINVAL;
+    }
+    if (f->node.job[0] == '.') {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "--ckpt-dir: a job that saves checkpoints has a name that does not begin with "
+                 "'.', got '%.100s'",
+                 f->node.job);
+        return MU_EINVAL;
+    }
+    return make_absolute(f, error);
+}
+
+/* As mkdir -p. */
+static int make_folders(const char *dir)
+{
+    char path[RUN_CKPT_DIR_MAX];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s", dir);
+    for (char *at = path + 1;; at++) {
+        char was = *at;
+
+        if (was != '/' && was != '\0') {
+            continue;
+        }
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+            int why = errno; /* EACCES, EROFS: it may be there for all that */
+
+            if (stat(path, &st) != 0) {
+                return why;
+            }
+        }
+        if (was == '\0') {
+            return 0;
+        }
+        *at = was;
+    }
+}
+
+int run_ckpt_prepare(const struct run_flags *f, char *error)
+{
+    const char *dir = f->node.ckpt.dir;
+    struct stat st;
+    int why;
+
+    if (dir == NULL) {
+        return MU_OK;
+    }
+    why = make_folders(dir);
+    if (why != 0) {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "--ckpt-dir: the folder %.300s can't be made: %s; make it, or name another", dir,
+                 strerror(why));
+        return MU_EIO;
+    }
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        snprintf(error, OPTS_ERROR_MAX, "--ckpt-dir: %.300s is no folder; name another", dir);
+        return MU_EIO;
+    }
+    if (access(dir, R_OK | W_OK | X_OK) != 0) {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "--ckpt-dir: nothing can be saved in %.300s: %s; change that, or name another",
+                 dir, strerror(errno));
+        return MU_EIO;
+    }
+    return MU_OK;
+}
