@@ -389,7 +389,7 @@ static void a_full_queue_says_so_and_goes_on_when_there_is_room(void **state)
         assert_true(n >= TCP_QUEUE);
         assert_int_equal(a->ops->flush(a), MU_EAGAIN);
         assert_true(tcp_kit_awaits(a, false, true) == POLLOUT);
-        assert_true(tcp_kit_awaits(a, true, false) == POLLIN);
+        assert_true(tcp_kit_awaits(a, true, false) == (POLLIN | POLLOUT)); /* It leaves anyway. */
         for (uint64_t k = 0; k < n; k++) {
             assert_int_equal(receive(a, b, &note, &got), MU_OK);
             assert_int_equal(b->ops->done(b), MU_OK);
