@@ -12,14 +12,15 @@
  * reason. The first of them gathers the sums, writes the manifest, and renames the folder: all that
  * is in it is on the disk by then.
  *
- *   manifest.c  the manifest's text: written and parsed
- *   shard.c     a shard: written, its sums told
+ *   manifest.c  the manifest's text: written (manifest.h shows one), and parsed (manifest_parse.c)
+ *   shard.c     a shard: written, its sums told (sums.c)
  *   save.c      a checkpoint from its first folder to its last rename
  *   find.c      what there is in a folder; what can go
  *   load.c      a checkpoint is opened, and its chunks are read; every one is verified
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
  *   export.c    files that other tools can open: raw or .npz
- *   file.c      the few system calls that all of this is made of, each with a HOOK()
+ *   file.c      the few system calls that all of this is made of, each with a HOOK(); name.c: what
+ *               folders and files are called; lines.c: texts that end with their sha256; sum.c
  *
  * Nothing here waits for another process, logs, or keeps a thread. Every function may be used from
  * any thread; a struct by one at a time. What a person should read is put in *why. */

@@ -1,0 +1,209 @@
+/* A shard is written: whole chunks straight from the caller's memory (or compressed, one at a
+ * time), each on its way to the disk while the next is summed, so that little is left for the fsync
+ * at the end. */
+#include "ckpt/shard.h"
+
+#include "base/hook.h"
+#include "ckpt/sum.h"
+#include "ckpt/sums.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#define LEVEL 1 /* of zstd: the disk is waiting */
+
+struct writer {
+    const struct ckpt_target *t;
+    struct path path;
+    int fd;
+    uint64_t at;
+    struct sum_state *sum;
+    ZSTD_CCtx *zstd; /* NULL: not compressed */
+    uint8_t *packed; /* room for a chunk */
+    size_t packed_cap;
+    struct ckpt_chunk *chunks;
+};
+
+int shard_path(struct path *p, const char *folder, uint32_t shard, const char *end,
+               struct ckpt_why *why)
+{
+    return path_set(p, why, "%s/shard-%04" PRIu32 "%s", folder, shard, end);
+}
+
+/* ---- memory and the file ---- */
+
+static void writer_close(struct writer *w)
+{
+    if (w->fd >= 0) {
+        close(w->fd);
+    }
+    if (w->sum != NULL) {
+        sum_close(w->sum);
+    }
+    ZSTD_freeCCtx(w->zstd);
+    free(w->packed);
+    free(w->chunks);
+}
+
+static int writer_memory(struct writer *w, uint32_t chunks_n, struct ckpt_why *why)
+{
+    w->sum = sum_open();
+    w->chunks = calloc(MAX(chunks_n, 1), sizeof(*w->chunks));
+    if (w->t->zstd) {
+        w->packed_cap = ZSTD_compressBound((size_t)CKPT_CHUNK);
+        w->packed = malloc(w->packed_cap);
+        w->zstd = ZSTD_createCCtx();
+    }
+    if (w->sum == NULL || w->chunks == NULL ||
+        (w->t->zstd && (w->packed == NULL || w->zstd == NULL))) {
+        return ckpt_say(why, MU_ENOMEM, "no memory to write %s", w->path.text);
+    }
+    return MU_OK;
+}
+
+/* Opens the file with all its room, if that can be known: a full disk is found before the work. */
+static int writer_file(struct writer *w, uint64_t bytes, struct ckpt_why *why)
+{
+    w->fd = file_create(w->path.text);
+    if (w->fd < 0) {
+        return file_failed(why, "make", w->path.text);
+    }
+    if (w->zstd == NULL && bytes > 0) {
+        HOOK();
+        if (fallocate(w->fd, 0, 0, (off_t)bytes) != 0 && (errno == ENOSPC || errno == EDQUOT)) {
+            return file_failed(why, "write", w->path.text);
+        }
+    }
+    return MU_OK;
+}
+
+/* ---- chunks ---- */
+
+static int write_chunk(struct writer *w, const uint8_t *data, size_t n, struct ckpt_chunk *c,
+                       struct ckpt_why *why)
+{
+    if (w->zstd != NULL) {
+        const size_t packed_n =
+            ZSTD_compressCCtx(w->zstd, w->packed, w->packed_cap, data, n, LEVEL);
+
+        if (!ZSTD_isError(packed_n) && packed_n < n) { /* Otherwise it is stored as it is. */
+            data = w->packed;
+            n = packed_n;
+        }
+    }
+    sum_begin(w->sum);
+    sum_add(w->sum, data, n);
+    sum_end(w->sum, c->sum);
+    c->at = w->at;
+    c->stored = (uint32_t)n;
+    if (file_write(w->fd, data, n) != 0) {
+        return file_failed(why, "write", w->path.text);
+    }
+    /* A hint: what is lost by its failure is time. */
+    (void)sync_file_range(w->fd, (off_t)w->at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    w->at += n;
+    return MU_OK;
+}
+
+static int write_chunks(struct writer *w, uint32_t first, uint32_t end, const uint8_t *data,
+                        const _Atomic bool *cancel, struct ckpt_why *why)
+{
+    for (uint32_t i = first; i < end; i++) {
+        const uint64_t n = ckpt_chunk_bytes(w->t->bytes, i);
+        int rc;
+
+        if (cancel != NULL && *cancel) {
+            return ckpt_say(why, MU_EDONE, "writing %s was called off", w->path.text);
+        }
+        rc = write_chunk(w, data, (size_t)n, &w->chunks[i - first], why);
+        if (rc != MU_OK) {
+            return rc;
+        }
+        data += n;
+    }
+    return MU_OK;
+}
+
+static int finish(struct writer *w, struct ckpt_why *why)
+{
+    int rc = MU_OK;
+
+    if (file_sync(w->fd) != 0) {
+        rc = file_failed(why, "bring to the disk", w->path.text);
+    }
+    if (close(w->fd) != 0 && rc == MU_OK) {
+        rc = file_failed(why, "write", w->path.text);
+    }
+    w->fd = -1;
+    return rc;
+}
+
+static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t shard,
+                       const uint8_t *data, const _Atomic bool *cancel, struct ckpt_why *why)
+{
+    const uint32_t chunks_n = ckpt_chunks(t->bytes);
+    struct writer w = {.t = t, .fd = -1};
+    uint32_t first, end;
+    int rc = shard_path(&w.path, folder, shard, "", why);
+
+    ckpt_shard_chunks(chunks_n, t->shards_n, shard, &first, &end);
+    if (rc == MU_OK) {
+        rc = writer_memory(&w, end - first, why);
+    }
+    if (rc == MU_OK) {
+        const uint64_t upto = end == chunks_n ? t->bytes : end * CKPT_CHUNK;
+
+        rc = writer_file(&w, upto - MIN(first * CKPT_CHUNK, upto), why);
+    }
+    if (rc == MU_OK) {
+        rc = write_chunks(&w, first, end, data, cancel, why);
+    }
+    if (rc == MU_OK) {
+        rc = finish(&w, why);
+    }
+    if (rc == MU_OK) {
+        rc = sums_write(t, folder, shard, w.chunks, end - first, why);
+    }
+    if (rc != MU_OK && w.path.text[0] != '\0') {
+        (void)file_unlink(AT_FDCWD, w.path.text, false); /* Room for the word that it failed. */
+    }
+    writer_close(&w);
+    return rc;
+}
+
+int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t *data,
+                     const _Atomic bool *cancel, struct ckpt_why *why)
+{
+    struct ckpt_why own = {{0}};
+    struct path folder;
+    int rc = path_target(&folder, t, &own);
+
+    if (rc == MU_OK && shard >= t->shards_n) {
+        rc = ckpt_say(&own, MU_EINVAL, "there is no shard %" PRIu32 " of %" PRIu32, shard,
+                      t->shards_n);
+    }
+    if (rc == MU_OK) {
+        rc = file_mkdirs(folder.text, &own);
+        rc = rc == MU_OK ? write_shard(t, folder.text, shard, data, cancel, &own) : rc;
+        if (rc != MU_OK) {
+            ckpt_fail_shard(t, shard, own.text);
+        }
+    }
+    return rc == MU_OK ? rc : ckpt_say(why, rc, "%s", own.text);
+}
+
+void ckpt_fail_shard(const struct ckpt_target *t, uint32_t shard, const char *text)
+{
+    struct path folder, p;
+
+    if (path_target(&folder, t, NULL) == MU_OK && shard < t->shards_n &&
+        shard_path(&p, folder.text, shard, SHARD_FAILED, NULL) == MU_OK &&
+        file_mkdirs(folder.text, NULL) == MU_OK) {
+        (void)file_put(p.text, text, strlen(text), NULL);
+    }
+}
