@@ -16,9 +16,9 @@
  *   shard.c     a shard: written, its sums told (sums.c)
  *   save.c      a checkpoint from its first folder to its last rename
  *   find.c      what there is in a folder; what can go
- *   load.c      a checkpoint is opened, and its chunks are read; every one is verified
+ *   load.c      a checkpoint is opened, and its chunks are read (read.c); every one is verified
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
- *   export.c    files that other tools can open: raw or .npz
+ *   export.c    files that other tools can open: raw or .npz (npz.c)
  *   file.c      the few system calls that all of this is made of, each with a HOOK(); name.c: what
  *               folders and files are called; lines.c: texts that end with their sha256; sum.c
  *
