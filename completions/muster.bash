@@ -13,7 +13,7 @@ _muster()
         return
     fi
     case $before in
-    --token-file | --data | --log-dir | --ckpt-dir | --http-cert | --http-key)
+    --token-file | --data | --log-dir | --ckpt-dir | --to | --http-cert | --http-key)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -f -- "$word"))
         return
@@ -34,12 +34,13 @@ _muster()
         return
         ;;
     esac
-    if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == bench || $command == config || \
-        $command == resize) ]]; then
+    if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == bench || $command == ckpt || \
+        $command == config || $command == resize) ]]; then
         local words=auto
 
         [[ $command == config ]] && words='get list put rm watch'
         [[ $command == bench ]] && words=allreduce
+        [[ $command == ckpt ]] && words='ls show verify rm export'
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$words" -- "$word"))
         return

@@ -152,6 +152,8 @@ def test_bash_completes_commands_and_options():
     assert complete('token', '--role', 'v') == ['viewer']
     assert complete('status', 'x') == []
     assert complete('config', '') == ['get', 'list', 'put', 'rm', 'watch']
+    assert complete('ckpt', 'e') == ['export'] and '--ckpt-zstd' in complete('run', '--ckpt')
+    assert '/etc/passwd' in complete('ckpt', 'export', 'd', 'j', '--to', '/etc/passw')
     assert complete('config', '--if') == ['--if-version'] and complete('resize', 'a') == ['auto']
     assert complete('bench', 'a') == ['allreduce'] and complete('bench', '--dtype', 'b') == ['bf16']
 

@@ -1,0 +1,124 @@
+/* `muster ckpt ls`: what there is. Manifests are read, chunks are not: verify does that. */
+#include "cli/ckpt_cmd.h"
+#include "cli/ckpt_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ckpt_column columns[] = {
+    {"JOB", false}, {"STEP", true}, {"EPOCH", true}, {"SAVED", false}, {"SIZE", true}, {"", false},
+};
+
+struct ls {
+    const struct ckpt_call *c;
+    struct ckpt_table table;
+};
+
+static void add_row(struct ls *ls, const char *job, const struct ckpt_entry *e,
+                    const struct ckpt_manifest *m, const char *damaged)
+{
+    struct ckpt_table *t = &ls->table;
+    char size[CKPT_TEXT_MAX], saved[CKPT_TEXT_MAX] = "";
+
+    ckpt_text_size(e->bytes, size);
+    ckpt_table_cell(t, "%s", ls->c->job == NULL ? job : "");
+    ckpt_table_cell(t, "%" PRIu64, e->step);
+    if (m != NULL) {
+        ckpt_text_time(m->mark.saved_ms, saved);
+        ckpt_table_cell(t, "%" PRIu64, m->mark.epoch);
+    } else {
+        ckpt_table_cell(t, "%s", "");
+    }
+    ckpt_table_cell(t, "%s", saved);
+    ckpt_table_cell(t, "%s", size);
+    ckpt_table_cell(t, "%s", damaged);
+}
+
+static int list_one(struct ls *ls, const char *job, const struct ckpt_entry *e)
+{
+    struct ckpt_why why = {.text = ""};
+    const struct ckpt_manifest *m;
+    struct ckpt *open = NULL;
+    char note[sizeof(why.text) + 32] = "";
+    int rc = ckpt_open(ls->c->dir, job, e->step, &open, &why);
+    int status = EXIT_SUCCESS;
+
+    if (rc == MU_ENOENT) {
+        return EXIT_SUCCESS; /* It was removed meanwhile. */
+    }
+    m = rc == MU_OK ? ckpt_manifest(open) : NULL;
+    if (rc != MU_OK) {
+        snprintf(note, sizeof(note), "%s%s", rc == MU_ECORRUPT ? "damaged: " : "",
+                 ckpt_cmd_why(rc, &why));
+    }
+    if (ls->c->json) {
+        status = ckpt_json_print(m != NULL ? ckpt_json(job, e, m)
+                                           : ckpt_json_damaged(job, e, ckpt_cmd_why(rc, &why)));
+    } else {
+        add_row(ls, job, e, m, note);
+    }
+    ckpt_close(open);
+    return status;
+}
+
+static int list_found(struct ls *ls, const char *job, const struct ckpt_found *f)
+{
+    int status = EXIT_SUCCESS;
+
+    for (uint32_t i = 0; i < f->n && status == EXIT_SUCCESS; i++) {
+        status = list_one(ls, job, &f->entries[i]);
+    }
+    return status;
+}
+
+static int list_all(struct ls *ls)
+{
+    struct ckpt_why why = {.text = ""};
+    struct ckpt_found f;
+    char *names = NULL;
+    int rc, status = ckpt_cmd_folder(ls->c);
+
+    if (status != EXIT_SUCCESS) {
+        return status;
+    }
+    rc = ckpt_jobs(ls->c->dir, &names, &why);
+    if (rc != MU_OK) {
+        return ckpt_cmd_say(EXIT_FAILURE, "%s", ckpt_cmd_why(rc, &why));
+    }
+    for (const char *job = names; *job != '\0' && status == EXIT_SUCCESS; job += strlen(job) + 1) {
+        rc = ckpt_list(ls->c->dir, job, &f.entries, &f.n, &why);
+        if (rc != MU_OK) {
+            status = ckpt_cmd_say(EXIT_FAILURE, "%s", ckpt_cmd_why(rc, &why));
+            break;
+        }
+        status = list_found(ls, job, &f);
+        free(f.entries);
+    }
+    free(names);
+    if (status == EXIT_SUCCESS && ls->table.cells_n == 0 && !ls->c->json) {
+        printf("no checkpoints in %s\n", ls->c->dir);
+    }
+    return status;
+}
+
+int ckpt_cmd_ls(const struct ckpt_call *c)
+{
+    struct ls ls = {.c = c, .table = {.columns = columns, .columns_n = ARRAY_LEN(columns)}};
+    struct ckpt_found f;
+    int status;
+
+    if (c->job == NULL) {
+        status = list_all(&ls);
+    } else {
+        status = ckpt_cmd_find(c, &f);
+        if (status == EXIT_SUCCESS) {
+            status = list_found(&ls, c->job, &f);
+            free(f.entries);
+        }
+    }
+    if (ckpt_table_end(&ls.table, stdout) != MU_OK) {
+        status = ckpt_cmd_say(EXIT_FAILURE, "out of memory");
+    }
+    return status;
+}
