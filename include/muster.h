@@ -109,6 +109,11 @@ typedef struct mu_config {
                             * and compared; 0: only when somebody joins */
     int64_t step_ms;       /* a worker that does not move for this long is suspected, and the
                             * others go on without it; MU_FOREVER, or what --step-timeout says */
+
+    /* Checkpoints. Whatever is not said here is as `muster run --ckpt-…` says. */
+    const char *ckpt_dir; /* a folder for them; NULL */
+    uint64_t ckpt_steps;  /* saves after every so many steps; 0 */
+    int64_t ckpt_ms;      /* or so often by the clock; MU_FOREVER: not said */
 } mu_config;
 
 MU_API void mu_config_init(mu_config *config);
@@ -456,6 +461,11 @@ MU_API int mu_next(mu_run *run, mu_work *work_out);
  * work.out. metrics may be NULL if there are none. */
 MU_API int mu_put(mu_run *run, const void *gradient, const double *metrics);
 
+/* Wants the state after the next step to be saved, by all workers, as it is at intervals; returns
+ * at once. A run with a folder for checkpoints goes on from the newest one that is intact.
+ * MU_EINVAL: there is no such folder. */
+MU_API int mu_checkpoint(mu_run *run);
+
 /* Who wants to know. Called from mu_next(); any may be NULL. */
 typedef struct mu_hooks {
     /* Without addresses and local ranks: mu_world() has those of the newest. */
@@ -481,6 +491,9 @@ typedef struct mu_training {
     uint64_t pause_all_us; /* … all of them */
     uint64_t state_sent, state_got; /* bytes */
     uint8_t digest[16];             /* of the state, when it was last compared; or zero */
+    uint64_t checkpoint;            /* the last step that this worker saw saved; 0 */
+    uint64_t saves;                 /* … how many it saw */
+    uint64_t save_us;               /* … and how long the last one held up training here */
 } mu_training;
 MU_API int mu_training_get(mu_run *run, mu_training *training_out);
 

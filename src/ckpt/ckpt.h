@@ -28,7 +28,6 @@
 #define CKPT_CKPT_H
 
 #include "base/base.h"
-#include "muster.h"
 
 #define CKPT_CHUNK ((uint64_t)4 << 20)
 #define CKPT_SUM_BYTES 16   /* xxh3-128 of a chunk as it is stored, canonical */

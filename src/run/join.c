@@ -24,7 +24,8 @@ void mu_config_init(mu_config *config)
                           .join_ms = JOIN_MS,
                           .slices = 8,
                           .digest_every = 100,
-                          .step_ms = MU_FOREVER};
+                          .step_ms = MU_FOREVER,
+                          .ckpt_ms = MU_FOREVER};
 }
 
 /* ---- the environment ---- */
@@ -121,6 +122,7 @@ static void run_close(struct mu_run *run)
     reader_close(&run->in);
     free(run->newest.members);
     free(run->out);
+    free(run->ckpt_dir);
     config_close(&run->settings);
     pthread_mutex_destroy(&run->lock);
     pthread_cond_destroy(&run->changed);
@@ -137,7 +139,7 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
     run->config = *config;
-    run->config.address = NULL;
+    run->config.address = run->config.ckpt_dir = NULL;
     run->pid = getpid();
     run->fd = run->wake_fd = -1;
     run->rank = -1;
@@ -147,6 +149,10 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
         snprintf(run->addr, sizeof(run->addr), "%s", config->address);
     }
     rc = data_config(run, config);
+    if (rc == MU_OK && config->ckpt_dir != NULL) {
+        run->ckpt_dir = strdup(config->ckpt_dir);
+        rc = run->ckpt_dir != NULL ? MU_OK : run_fail(MU_ENOMEM, "out of memory for a run");
+    }
     if (rc != MU_OK) {
         run_close(run);
         return rc;
@@ -348,6 +354,11 @@ int mu_leave(mu_run *run)
     if (run->train != NULL && run->train->started && run->train->entered != 0) {
         pthread_mutex_unlock(&run->lock); /* Others may need what it knows. */
         train_linger(run->train);
+        pthread_mutex_lock(&run->lock);
+    }
+    if (run->train != NULL && run->train->started) {
+        pthread_mutex_unlock(&run->lock); /* What is being saved is to be whole. */
+        train_save_close(run->train);
         pthread_mutex_lock(&run->lock);
     }
     if (run->leaving) {

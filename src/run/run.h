@@ -76,8 +76,9 @@ struct metrics {
 struct train;
 
 struct mu_run {
-    mu_config config;
-    pid_t pid; /* of the process that joined: a forked child is another */
+    mu_config config; /* without its pointers */
+    char *ckpt_dir;   /* NULL: the environment's */
+    pid_t pid;        /* of the process that joined: a forked child is another */
     bool alone;
     int fd;
     int wake_fd; /* eventfd: there is something in `out`, or it is time to stop */

@@ -29,12 +29,14 @@ static void report(struct mu_run *run, uint8_t phase)
                        .entered = told_entered(run),
                        .step = run->step,
                        .reached = run->data.reached,
+                       .checkpoint = run->train != NULL ? run->train->told.checkpoint : 0,
                        .fault = run->train != NULL ? run->train->fault : FAULT_NONE,
                        .odd = run->train != NULL ? run->train->odd : 0};
 
     if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
         r.fault == run->said.fault && r.entered == run->said.entered &&
-        r.reached == run->said.reached && r.step == run->said.step) {
+        r.reached == run->said.reached && r.step == run->said.step &&
+        r.checkpoint == run->said.checkpoint) {
         return;
     }
     memcpy(r.addr, run->addr, sizeof(r.addr));

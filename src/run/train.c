@@ -42,6 +42,7 @@ void train_close(struct mu_run *run)
         blocks_close(&t->blocks);
         step_close(&t->step);
     }
+    saver_close(&t->saver, 0);
     audit_close(t);
     state_close(&t->state);
     free(t->samples);
@@ -236,6 +237,9 @@ static int start(struct train *t, uint64_t steps_n)
         rc = audit_open(t);
     }
     if (rc == MU_OK) {
+        rc = train_save_open(t);
+    }
+    if (rc == MU_OK) {
         rc = open_step(t, steps_n);
     }
     t->started = rc == MU_OK;
@@ -320,6 +324,7 @@ static void applied(struct train *t)
     if (t->hooks.after_step != NULL) {
         t->hooks.after_step(t->hooks.arg, t->apply_step);
     }
+    train_save(t, t->apply_step);
     train_event(t, (struct step_event){.kind = STEP_ON_APPLIED, .step = t->apply_step});
 }
 

@@ -15,6 +15,8 @@
  *   train_state.c    what the caller has named as its state: described, digested, …
  *   train_stream.c   … and given to those who lack it
  *   train_batches.c  … in pieces, which are hashed
+ *   train_base.c     what a run starts from: a checkpoint, or what rank 0 has made
+ *   train_save.c     when the state is saved; saver.h: how
  *   train_kind.c     is this worker of the same kind as the others?
  *   train_audit.c    which samples counted, for those who want to check it */
 #ifndef RUN_TRAIN_H
@@ -24,6 +26,7 @@
 #include "core/shard.h"
 #include "core/step.h"
 #include "run/run.h"
+#include "run/saver.h"
 
 #define STATE_NAME_MAX 64
 #define STATE_PARTS_MAX 4096
@@ -183,6 +186,16 @@ struct train {
     wid odd;       /* … and who */
     char why[ERROR_MAX];
 
+    /* checkpoints */
+    struct saver saver;
+    bool save_due;              /* a member wants the committed step to be saved */
+    bool save_wanted;           /* … and the caller the next one; under the run's lock */
+    uint64_t saved_ms;          /* when it was last thought of */
+    uint32_t writer, writers_n; /* this worker's place among those who write the step's state */
+    uint64_t base_known;        /* what generation this one starts from has been agreed on */
+    bool base_seen;             /* there was a checkpoint, intact or not */
+    uint8_t base_holds[MU_REDUCE_MAX]; /* by rank: who has it */
+
     struct order order; /* of epoch order_epoch; n 0: none yet */
     uint64_t order_epoch;
     uint64_t result_generation;         /* whose members made what is in `view`, … */
@@ -252,6 +265,24 @@ int train_move(struct train *t);
  * as far as we know, but does nothing. */
 void train_break(struct train *t, wid blamed, bool silent);
 uint64_t train_boot_ms(void);
+
+/* ---- train_base.c ---- */
+
+/* All members of a fresh generation: agrees on what it starts from, and reads that if this worker
+ * is to. base_step and base_holds say the rest. MU_EPEER: *lost_out, or 0. MU_ECORRUPT: nothing
+ * that is there can be read; MU_EREFUSED: it is of another model; MU_ESTALE. Says why. */
+int train_base(struct train *t, wid *lost_out);
+
+/* ---- train_save.c ---- */
+
+/* As the environment and mu_config say. Under the run's lock. MU_EINVAL, MU_ENOMEM. */
+int train_save_open(struct train *t);
+/* What is being written is written to its end; nothing is saved after this. */
+void train_save_close(struct train *t);
+/* The members of `group` have reduced a step: who of them would write its state? */
+void train_save_writers(struct train *t);
+/* The state is that of `step`: saves it, if it is to be. */
+void train_save(struct train *t, uint64_t step);
 
 /* ---- train_kind.c ---- */
 

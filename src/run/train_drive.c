@@ -148,17 +148,33 @@ void train_pause_end(struct train *t)
 
 /* ---- the state ---- */
 
+/* What this generation starts from is known. MU_EAGAIN: a peer was lost, and it is not. */
+static int find_base(struct train *t)
+{
+    wid lost = 0;
+    int rc = train_base(t, &lost);
+
+    if (rc == MU_EPEER) {
+        train_break(t, lost, false);
+        return MU_EAGAIN;
+    }
+    return rc;
+}
+
+/* Rank 0 of a fresh generation. If others have what it starts from, they give it to this one. */
 static int load_base(struct train *t)
 {
-    t->base_due = false;
-    if (t->base_step != 0 || t->touched) {
-        return run_fail(MU_ESTALE,
-                        "the job starts over from step %" PRIu64 ", whose state this process has "
-                        "not: start it again",
-                        t->base_step);
+    int rc = find_base(t);
+
+    if (rc != MU_OK) {
+        return rc;
     }
-    train_event(
-        t, (struct step_event){.kind = STEP_ON_LOADED, .generation = t->group.number, .step = 0});
+    t->base_due = false;
+    if (t->base_holds[0]) {
+        train_event(t, (struct step_event){.kind = STEP_ON_LOADED,
+                                           .generation = t->group.number,
+                                           .step = t->base_step});
+    }
     return MU_EAGAIN;
 }
 
@@ -168,20 +184,21 @@ static int stream(struct train *t)
     const struct group *g = &t->step.group;
     const bool loading = t->step.phase == STEP_LOADING;
     struct state_mark mark = {t->step.committed, t->samples_all, t->shard.offset};
-    uint8_t holds[MU_REDUCE_MAX];
+    const bool fresh = g->kind == GENERATION_FRESH;
     wid lost = 0;
-    int rc = MU_OK;
+    int rc = fresh ? find_base(t) : MU_OK;
 
-    t->stream_due = false;
-    for (uint32_t r = 0; r < g->n; r++) {
-        holds[r] = g->kind == GENERATION_FRESH ? r == 0 : g->caught_up[r];
+    if (rc != MU_OK) {
+        return rc;
     }
+    t->stream_due = false;
+    mark.step = fresh ? t->base_step : mark.step;
     if (g->n > 1) {
-        rc = state_stream(&t->state, t->run->data.comm, holds, g->kind == GENERATION_FRESH, &mark,
-                          &lost);
+        rc = state_stream(&t->state, t->run->data.comm, fresh ? t->base_holds : g->caught_up, fresh,
+                          &mark, &lost);
     }
     if (rc == MU_EPEER) {
-        t->touched |= loading && g->kind != GENERATION_FRESH;
+        t->touched |= loading && !fresh;
         train_break(t, lost, false);
         return MU_EAGAIN;
     }

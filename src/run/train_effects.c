@@ -43,9 +43,10 @@ static void publish(struct train *t)
     pthread_mutex_unlock(&run->lock);
 }
 
-static void on_commit(struct train *t, uint64_t step)
+static void on_commit(struct train *t, uint64_t step, bool save)
 {
     t->apply_due = true;
+    t->save_due = save;
     t->apply_step = step;
     audit_commit(t, step);
     blocks_clear(&t->blocks);
@@ -105,7 +106,6 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
         break;
     case STEP_BASE:
         t->base_due = true;
-        t->base_step = e->step;
         break;
     case STEP_COMPUTE:
         t->todo = *e->slices;
@@ -129,7 +129,7 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
         t->reduce_due = false;
         break;
     case STEP_COMMIT:
-        on_commit(t, e->step);
+        on_commit(t, e->step, e->save);
         break;
     case STEP_STREAM:
         t->stream_due = true;

@@ -23,7 +23,7 @@ static void forget_life(struct train *t)
     blocks_clear(&t->blocks);
     train_release(t);
     t->active = t->linked = 0;
-    t->moved = 0;
+    t->moved = t->base_known = 0;
     t->broken = false;
 }
 
@@ -110,6 +110,7 @@ static int tell_generation(struct train *t, struct generation *g)
     free(t->pending.members);
     t->pending = *g;
     if (g->kind == GENERATION_FAILURE) {
+        atomic_store(&t->saver.alone, true);
         train_pause_begin(t);
     }
     train_event(t, (struct step_event){.kind = STEP_ON_GENERATION, .u.generation = &t->pending});

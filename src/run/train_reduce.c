@@ -86,6 +86,7 @@ int train_reduce(struct train *t)
     t->result_generation = t->group.number;
     t->result_rank = t->step.group.me;
     t->result_world = t->step.group.n;
+    train_save_writers(t);
     train_event(t, (struct step_event){.kind = STEP_ON_REDUCED,
                                        .generation = t->group.number,
                                        .step = t->reduce_step});

@@ -45,7 +45,7 @@ static struct generation generation = {
 };
 static struct msg_ended ended = {2, 41, 1, "no", 0};
 static struct msg_bye bye = {4, 0xabcdef, 0x1234};
-static struct msg_ready ready = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}};
+static struct msg_ready ready = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 0};
 static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
 
 struct golden {

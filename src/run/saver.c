@@ -1,0 +1,264 @@
+/* The thread that writes: one copy at a time, which nobody touches meanwhile. Whatever goes wrong
+ * here is said, and training goes on; what was saved before stays. */
+#include "run/saver.h"
+
+#include "base/log.h"
+#include "run/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define AREA "checkpoint"
+
+enum {
+    LOOK_MS = 2,          /* between looks for what the others have written, at first … */
+    LOOK_MS_MAX = 200,    /* … and later */
+    LOST_MS = 3000,       /* so long for those who live, when somebody was lost */
+    PATIENCE_MS = 120000, /* and for anybody … */
+    PATIENCE_TIMES = 10   /* … or so many times as long as this worker's own shard took */
+};
+
+/* ---- the copy's memory ---- */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static void forget_room(struct save_copy *c)
+{
+    if (c->cap > 0) {
+        munmap(c->data, c->cap);
+    }
+    c->data = NULL;
+    c->cap = 0;
+}
+
+int saver_room(struct saver *s, size_t bytes)
+{
+    struct save_copy *c = &s->copy;
+    const size_t huge = (size_t)2 << 20, cap = (bytes + huge - 1) / huge * huge;
+    void *data;
+
+    if (bytes <= c->cap) {
+        return MU_OK;
+    }
+    forget_room(c);
+    data = mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        return MU_ENOMEM;
+    }
+    (void)madvise(data, cap, MADV_HUGEPAGE);
+    if (madvise(data, cap, MADV_POPULATE_WRITE) != 0 && errno == ENOMEM) {
+        munmap(data, cap);
+        return MU_ENOMEM;
+    }
+    c->data = data;
+    c->cap = cap;
+    return MU_OK;
+}
+
+/* ---- writing ---- */
+
+static uint64_t patience_ms(uint64_t own_ms)
+{
+    return MAX((uint64_t)PATIENCE_MS, own_ms * PATIENCE_TIMES);
+}
+
+static void nap(struct saver *s, uint64_t ms)
+{
+    struct timespec t = {.tv_sec = 0, .tv_nsec = (long)ms * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* Until all shards are there. The others write at the same time, and may be slower; or gone. */
+static int await_others(struct saver *s, uint64_t own_ms, struct ckpt_why *why)
+{
+    const struct save_copy *c = &s->copy;
+    const uint64_t began_ms = run_now_ms();
+    uint64_t look_ms = LOOK_MS, lost_ms = 0;
+
+    for (;;) {
+        uint32_t shard = 0;
+        int rc = ckpt_gathered(&c->target, &shard, why);
+        const uint64_t now_ms = run_now_ms();
+
+        if (rc != MU_EAGAIN) {
+            return rc;
+        }
+        if (lost_ms == 0 && atomic_load(&s->alone)) {
+            lost_ms = now_ms;
+        }
+        if (atomic_load(&s->cancel) || now_ms - began_ms > patience_ms(own_ms) ||
+            (lost_ms != 0 && now_ms - lost_ms > LOST_MS)) {
+            snprintf(why->text, sizeof(why->text),
+                     "shard %" PRIu32 " of %" PRIu32 " did not come: its writer %s", shard,
+                     c->target.shards_n, lost_ms != 0 ? "may be lost" : "takes too long");
+            return MU_EPEER;
+        }
+        nap(s, look_ms);
+        look_ms = MIN(2 * look_ms, (uint64_t)LOOK_MS_MAX);
+    }
+}
+
+static void tell_saved(struct saver *s, uint64_t began_ms)
+{
+    const struct save_copy *c = &s->copy;
+    struct ckpt_why why;
+
+    log_info(AREA, "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
+             c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
+             (double)(run_now_ms() - began_ms) / 1e3, c->target.shards_n,
+             c->target.shards_n > 1 ? "s" : "");
+    s->on_saved(s->arg, c->mark.step);
+    if (ckpt_prune(s->config.dir, s->job, s->config.keep, s->config.keep_every, c->tag, &why) !=
+        MU_OK) {
+        log_warn(AREA, "old checkpoints stay: %s", why.text);
+    }
+}
+
+/* The first of the writers ends what all have begun. */
+static void write_copy(struct saver *s)
+{
+    struct save_copy *c = &s->copy;
+    const uint64_t began_ms = run_now_ms();
+    struct ckpt_why why = {.text = ""};
+    int rc = ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, &why);
+
+    if (rc == MU_OK && c->shard != 0) {
+        return;
+    }
+    if (rc == MU_OK) {
+        rc = await_others(s, run_now_ms() - began_ms, &why);
+    }
+    if (rc == MU_OK) {
+        rc = ckpt_commit(&c->target, &c->mark, c->parts, c->parts_n, &why);
+    }
+    if (rc == MU_OK) {
+        tell_saved(s, began_ms);
+        return;
+    }
+    log_error(AREA,
+              "step %" PRIu64 " is not saved: %s. Training goes on, and what was saved before is "
+              "kept",
+              c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
+    if (c->shard == 0) {
+        ckpt_abandon(&c->target);
+    }
+}
+
+/* ---- the thread ---- */
+
+static void *write_copies(void *arg)
+{
+    struct saver *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (s->busy) {
+            const size_t room = s->prepare;
+
+            s->prepare = 0;
+            pthread_mutex_unlock(&s->lock);
+            if (room > 0) {
+                (void)saver_room(s, room); /* If there is none, that is said when it is needed. */
+            } else {
+                write_copy(s);
+            }
+            pthread_mutex_lock(&s->lock);
+            s->busy = false;
+            pthread_cond_broadcast(&s->changed);
+        } else {
+            pthread_cond_wait(&s->changed, &s->lock);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+int saver_open(struct saver *s)
+{
+    pthread_condattr_t attr;
+
+    if (s->config.dir[0] == '\0') {
+        return MU_OK;
+    }
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    s->open = true;
+    s->has_thread = pthread_create(&s->thread, NULL, write_copies, s) == 0;
+    if (!s->has_thread) {
+        saver_close(s, 0);
+        return MU_ENOMEM;
+    }
+    return MU_OK;
+}
+
+void saver_close(struct saver *s, uint64_t wait_ms)
+{
+    const uint64_t due_ms = run_now_ms() + wait_ms;
+    const struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
+                                 .tv_nsec = (long)(due_ms % 1000 * 1000000)};
+
+    if (!s->open) {
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    while (s->has_thread && s->busy && pthread_cond_timedwait(&s->changed, &s->lock, &due) == 0) {
+    }
+    s->stop = true;
+    atomic_store(&s->cancel, true);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_thread) {
+        pthread_join(s->thread, NULL);
+    }
+    forget_room(&s->copy);
+    free(s->copy.parts);
+    s->copy.parts = NULL;
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    s->open = s->has_thread = false;
+}
+
+/* ---- from one to the other ---- */
+
+bool saver_take(struct saver *s)
+{
+    bool taken;
+
+    pthread_mutex_lock(&s->lock);
+    taken = !s->busy;
+    pthread_mutex_unlock(&s->lock);
+    return taken;
+}
+
+static void wake(struct saver *s, size_t prepare)
+{
+    pthread_mutex_lock(&s->lock);
+    s->busy = true;
+    s->prepare = prepare;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void saver_go(struct saver *s)
+{
+    atomic_store(&s->alone, false);
+    wake(s, 0);
+}
+
+void saver_prepare(struct saver *s, size_t bytes)
+{
+    if (saver_take(s) && bytes > s->copy.cap) {
+        wake(s, bytes);
+    }
+}

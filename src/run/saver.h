@@ -1,0 +1,69 @@
+/* Saving, from inside: what is set up, and the thread that writes a copy while training goes on.
+ *
+ *   save_config.c  what the environment and the caller say
+ *   saver.c        the thread, and the copy it has
+ *   train_save.c   when, and the copying; train_base.c: what a run starts from */
+#ifndef RUN_SAVER_H
+#define RUN_SAVER_H
+
+#include "ckpt/ckpt.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct save_config {
+    char dir[CKPT_PATH_MAX]; /* "": nothing is saved */
+    uint64_t every_steps;    /* 0: by the clock … */
+    uint64_t every_ms;       /* … so often; 0: never */
+    uint64_t keep_every;
+    uint32_t keep;
+    bool shared, zstd;
+};
+
+/* MUSTER_CKPT_DIR and its like; dir, steps and ms (NULL, 0, negative: not said) are the caller's
+ * and come first. MU_EINVAL; says why. */
+int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int64_t ms);
+
+/* What is to be written: a shard of the state as it was after a step. */
+struct save_copy {
+    struct ckpt_target target;
+    char tag[CKPT_TAG_MAX];
+    uint32_t shard;
+    struct ckpt_mark mark;
+    struct ckpt_part *parts;
+    uint32_t parts_n;
+    uint8_t *data;
+    size_t cap;
+};
+
+struct saver {
+    struct save_config config;
+    char job[MU_NAME_MAX];
+    /* A checkpoint is there. From the thread. */
+    void (*on_saved)(void *arg, uint64_t step);
+    void *arg;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* on the monotonic clock */
+    pthread_t thread;
+    bool open, has_thread, busy, stop;
+    size_t prepare; /* bytes that the copy should have room for by then; 0: none */
+    _Atomic bool cancel;
+    _Atomic bool alone;    /* somebody was lost: who is missing will not come */
+    struct save_copy copy; /* the thread's while busy, the caller's otherwise */
+};
+
+/* MU_ENOMEM. Off if config.dir is "". */
+int saver_open(struct saver *s);
+/* Waits for what is under way, but for no longer than wait_ms; then gives it up. */
+void saver_close(struct saver *s, uint64_t wait_ms);
+
+/* False: the last one is still being written. Otherwise `copy` is the caller's until saver_go(). */
+bool saver_take(struct saver *s);
+void saver_go(struct saver *s);
+
+/* Makes room for so many bytes, in the thread; saver_room(): now. MU_ENOMEM. */
+void saver_prepare(struct saver *s, size_t bytes);
+int saver_room(struct saver *s, size_t bytes);
+
+#endif

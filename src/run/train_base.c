@@ -1,0 +1,321 @@
+/* What a fresh generation starts from: the newest checkpoint that any member can read, or the
+ * state that rank 0's caller has made. All members make the same calls, in this order:
+ *
+ *   everyone says which checkpoint is its newest
+ *   of those with the newest of all, the first on each host reads it, and says whether it could
+ *   (nobody could: the next older one)
+ *
+ * Those who have read it give it to the others (train_stream.c). */
+#include "base/log.h"
+#include "run/state.h"
+#include "wire/bytes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AREA "checkpoint"
+
+/* What a member says of itself. */
+enum { SAYS_STEP, SAYS_HOST, SAYS_STATUS, SAYS_N };
+#define SAYS_BYTES (8 * SAYS_N)
+
+/* ---- is it ours? ---- */
+
+static int compare_number(uint64_t step, const char *what, uint64_t there, uint64_t here)
+{
+    return there == here
+               ? MU_OK
+               : run_fail(MU_EREFUSED,
+                          "the checkpoint of step %" PRIu64 " is of another run: %s is %" PRIu64
+                          " there and %" PRIu64 " here. Use another --ckpt-dir or job name",
+                          step, what, there, here);
+}
+
+static int compare_parts(const struct train *t, const struct ckpt_manifest *m)
+{
+    int rc =
+        compare_number(m->mark.step, "the number of parts of the state", m->parts_n, t->state.n);
+
+    for (uint32_t i = 0; rc == MU_OK && i < m->parts_n; i++) {
+        const struct state_part *p = &t->state.parts[i];
+
+        if (strcmp(p->name, m->parts[i].name) != 0 ||
+            (p->load == NULL && p->bytes != m->parts[i].bytes)) {
+            rc =
+                run_fail(MU_EREFUSED,
+                         "the checkpoint of step %" PRIu64 " is of another model: its part %" PRIu32
+                         " is %s with %" PRIu64 " bytes, and here it is %s with %zu. Use another "
+                         "--ckpt-dir or job name",
+                         m->mark.step, i, m->parts[i].name, m->parts[i].bytes, p->name, p->bytes);
+        }
+    }
+    return rc;
+}
+
+static int compare(const struct train *t, const struct ckpt_manifest *m)
+{
+    const struct ckpt_mark *k = &m->mark;
+    const struct {
+        const char *what;
+        uint64_t there, here;
+    } NUMBERS[] = {
+        {"the number of samples", k->data_n, t->sharded ? t->shard.elements_n : t->walk.samples_n},
+        {"the batch", k->batch, t->sharded ? 0 : t->walk.batch_n},
+        {"the seed", k->seed, t->seed},
+        {"the number of slices", k->slices, t->step.config.slices_n},
+    };
+    int rc = compare_parts(t, m);
+
+    for (size_t i = 0; rc == MU_OK && i < ARRAY_LEN(NUMBERS); i++) {
+        rc = compare_number(k->step, NUMBERS[i].what, NUMBERS[i].there, NUMBERS[i].here);
+    }
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int read_by_call(struct ckpt *c, uint32_t part, const struct state_part *p,
+                        struct ckpt_why *why)
+{
+    const uint64_t bytes = ckpt_manifest(c)->parts[part].bytes;
+    uint8_t *data = malloc(MAX(bytes, 1));
+    int rc;
+
+    if (data == NULL) {
+        snprintf(why->text, sizeof(why->text), "no memory for %" PRIu64 " bytes of state %s", bytes,
+                 p->name);
+        return MU_ENOMEM;
+    }
+    rc = ckpt_read_part(c, part, data, why);
+    if (rc == MU_OK) {
+        rc = p->load(p->arg, data, bytes);
+        if (rc != MU_OK) {
+            snprintf(why->text, sizeof(why->text), "state %s: load gave %d: %s", p->name, rc,
+                     mu_strerror(rc));
+        }
+    }
+    free(data);
+    return rc;
+}
+
+static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why)
+{
+    int rc = MU_OK;
+
+    t->touched = true;
+    for (uint32_t i = 0; rc == MU_OK && i < t->state.n; i++) {
+        const struct state_part *p = &t->state.parts[i];
+
+        rc = p->load != NULL ? read_by_call(c, i, p, why) : ckpt_read_part(c, i, p->data, why);
+    }
+    return rc;
+}
+
+/* MU_OK: the state is that of the checkpoint. */
+static int take(struct train *t, struct ckpt *c)
+{
+    const struct ckpt_mark *k = &ckpt_manifest(c)->mark;
+    struct ckpt_why why = {.text = ""};
+    int rc = read_state(t, c, &why);
+
+    if (rc != MU_OK) {
+        log_error(AREA, "step %" PRIu64 " can't be restored: %s", k->step, why.text);
+        return rc;
+    }
+    t->samples_all = k->samples;
+    t->shard.offset = k->offset;
+    log_info(AREA, "step %" PRIu64 " (epoch %" PRIu64 ") is restored from %s/%s", k->step, k->epoch,
+             t->saver.config.dir, t->saver.job);
+    return MU_OK;
+}
+
+/* ---- finding ---- */
+
+/* The newest at most `limit` that can be opened; *c_out NULL: there is none. What is damaged is
+ * said, and passed over. */
+static int find(struct train *t, uint64_t limit, struct ckpt **c_out)
+{
+    const char *dir = t->saver.config.dir, *job = t->saver.job;
+    struct ckpt_entry *entries = NULL;
+    struct ckpt_why why = {.text = ""};
+    uint32_t n = 0;
+    int rc = MU_OK;
+
+    *c_out = NULL;
+    if (!t->saver.open) {
+        return MU_OK;
+    }
+    if (ckpt_list(dir, job, &entries, &n, &why) != MU_OK) {
+        log_error(AREA, "%s", why.text);
+        return MU_OK;
+    }
+    for (uint32_t i = 0; rc == MU_OK && i < n && *c_out == NULL; i++) {
+        if (entries[i].step > limit) {
+            continue;
+        }
+        t->base_seen = true;
+        if (ckpt_open(dir, job, entries[i].step, c_out, &why) != MU_OK) {
+            log_error(AREA, "step %" PRIu64 " can't be restored: %s", entries[i].step, why.text);
+            *c_out = NULL;
+        } else {
+            rc = compare(t, ckpt_manifest(*c_out));
+        }
+    }
+    if (rc != MU_OK) {
+        ckpt_close(*c_out);
+        *c_out = NULL;
+    }
+    free(entries);
+    return rc;
+}
+
+/* ---- together ---- */
+
+static int tell_all(struct train *t, uint64_t step, int status, uint8_t *said, wid *lost_out)
+{
+    uint8_t mine[SAYS_BYTES];
+    struct comm_result result;
+    const struct comm_call call = {.op = COMM_ALLGATHER,
+                                   .in = mine,
+                                   .out = said,
+                                   .count = SAYS_BYTES,
+                                   .dtype = DTYPE_U8,
+                                   .timeout_ms = -1};
+    int rc = MU_OK;
+
+    put_u64(mine + 8 * SAYS_STEP, step);
+    put_u64(mine + 8 * SAYS_HOST, t->group.members[t->step.group.me].host);
+    put_u64(mine + 8 * SAYS_STATUS, (uint64_t)(uint32_t)status);
+    if (t->step.group.n == 1) {
+        memcpy(said, mine, SAYS_BYTES);
+        return MU_OK;
+    }
+    rc = comm_run(t->run->data.comm, &call, &result);
+    if (rc == MU_EPEER) {
+        *lost_out = result.worker;
+    }
+    return rc == MU_OK ? rc : run_fail(rc, "what to start from is not agreed on: %s", result.error);
+}
+
+static uint64_t said_of(const uint8_t *said, uint32_t rank, uint32_t what)
+{
+    return get_u64(said + rank * SAYS_BYTES + 8 * what);
+}
+
+static uint64_t newest(const uint8_t *said, uint32_t n)
+{
+    uint64_t step = 0;
+
+    for (uint32_t r = 0; r < n; r++) {
+        step = MAX(step, said_of(said, r, SAYS_STEP));
+    }
+    return step;
+}
+
+/* The first of its host that has it. */
+static bool reads(const uint8_t *said, uint32_t me, uint64_t step)
+{
+    for (uint32_t r = 0; r < me; r++) {
+        if (said_of(said, r, SAYS_STEP) == step &&
+            said_of(said, r, SAYS_HOST) == said_of(said, me, SAYS_HOST)) {
+            return false;
+        }
+    }
+    return said_of(said, me, SAYS_STEP) == step;
+}
+
+/* One checkpoint is tried. MU_EAGAIN: nobody could read it. */
+static int try_one(struct train *t, struct ckpt *c, uint64_t step, uint8_t *said, wid *lost_out)
+{
+    const uint32_t n = t->step.group.n, me = t->step.group.me;
+    const bool mine = reads(said, me, step);
+    int rc = tell_all(t, mine ? step : 0, mine ? take(t, c) : MU_OK, said, lost_out);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = MU_EAGAIN;
+    for (uint32_t r = 0; r < n; r++) {
+        t->base_holds[r] =
+            said_of(said, r, SAYS_STEP) == step && said_of(said, r, SAYS_STATUS) == 0;
+        rc = t->base_holds[r] ? MU_OK : rc;
+    }
+    return rc;
+}
+
+/* There is nothing that anybody could read. */
+static int from_nothing(struct train *t, bool seen, uint64_t wanted)
+{
+    if (seen || wanted != 0) {
+        return run_fail(MU_ECORRUPT,
+                        "there is no intact checkpoint to go on from%s. `muster ckpt verify` says "
+                        "more; to start anew, remove what is there, or use another --ckpt-dir",
+                        seen ? ": what is there is damaged" : " on any of these nodes");
+    }
+    if (t->touched) {
+        return run_fail(MU_ESTALE, "the job starts over from step 0, whose state this process has "
+                                   "not: start it again");
+    }
+    memset(t->base_holds, 0, sizeof(t->base_holds));
+    t->base_holds[0] = 1;
+    t->base_step = 0;
+    return MU_OK;
+}
+
+static int agree(struct train *t, uint8_t *said, wid *lost_out)
+{
+    const uint64_t wanted = t->group.base_step;
+    uint64_t limit = wanted != 0 ? wanted : UINT64_MAX, step;
+    bool seen = false;
+    int rc;
+
+    t->base_seen = false;
+    do {
+        struct ckpt *c = NULL;
+
+        rc = find(t, limit, &c);
+        if (rc == MU_OK) {
+            rc = tell_all(t, c != NULL ? ckpt_manifest(c)->mark.step : 0, t->base_seen, said,
+                          lost_out);
+        }
+        for (uint32_t r = 0; rc == MU_OK && r < t->step.group.n; r++) {
+            seen |= said_of(said, r, SAYS_STATUS) != 0;
+        }
+        step = rc == MU_OK ? newest(said, t->step.group.n) : 0;
+        if (step != 0) {
+            rc = try_one(t, c, step, said, lost_out);
+            limit = step - 1;
+        } else if (rc == MU_OK) {
+            rc = from_nothing(t, seen, wanted);
+        }
+        ckpt_close(c);
+    } while (rc == MU_EAGAIN);
+    t->base_step = step;
+    return rc;
+}
+
+int train_base(struct train *t, wid *lost_out)
+{
+    uint8_t *said;
+    int rc;
+
+    if (t->base_known == t->group.number) {
+        return MU_OK;
+    }
+    said = malloc(t->step.group.n * SAYS_BYTES);
+    if (said == NULL) {
+        return run_fail(MU_ENOMEM, "out of memory for what the others say");
+    }
+    rc = agree(t, said, lost_out);
+    free(said);
+    if (rc == MU_OK) {
+        t->base_known = t->group.number;
+        if (t->step.group.me == 0 && t->base_step != t->group.base_step) {
+            log_info(AREA, "generation %" PRIu64 " starts from step %" PRIu64, t->group.number,
+                     t->base_step);
+        }
+    }
+    return rc;
+}
