@@ -193,7 +193,7 @@ def test_a_damaged_manifest_or_a_missing_shard_is_found_by_all():
             assert 'the one before it is step 1000\n' in err, err
         status, out, err = ckpt('ls', path)
         assert (status, err) == (0, '') and out.splitlines()[0].split()[0] == 'JOB', (out, err)
-        assert 'damaged: ' in out.splitlines()[1] and 'damaged' not in out.splitlines()[2], out
+        assert '  damaged: manifest' in out.splitlines()[1] and 'damaged' not in out.splitlines()[2], out
         ones = [json.loads(line) for line in ckpt('ls', path, 'a', '--json')[1].splitlines()]
         assert 'manifest' in ones[0]['damaged'] and 'damaged' not in ones[1], ones
         os.unlink(at(path, 1000, 'shard-0001'))
@@ -357,6 +357,11 @@ def test_what_is_not_there_is_named():
         assert err.endswith('; there are those of a, b\n'), err
         status, _, err = ckpt('show', path, 'a', 7)
         assert status == NOT_FOUND and 'no checkpoint of step 7 of job a' in err, err
+        of_job = os.path.join(path, 'a')
+        assert ckpt('ls', of_job) == (0, f'no checkpoints in {of_job}; it is the folder of a job: '
+                                         f'say {os.path.realpath(path)} a\n', '')
+        status, _, err = ckpt('show', of_job + '/', 'a')
+        assert status == NOT_FOUND and f'say {os.path.realpath(path)} a\n' in err, err
         status, _, err = ckpt('ls', at(path, 1200, 'manifest'))
         assert status == FAILED and 'is no folder' in err, err
 

@@ -32,6 +32,9 @@ int ckpt_cmd_export(const struct ckpt_call *c);
 /* The folder is there, and is one. */
 int ckpt_cmd_folder(const struct ckpt_call *c);
 
+/* "; it is the folder of a job: say …" if it is, or "". */
+void ckpt_cmd_hint(const char *dir, char *text, size_t cap);
+
 struct ckpt_found {
     struct ckpt_entry *entries; /* the newest first */
     uint32_t n;

@@ -48,6 +48,25 @@ int ckpt_cmd_folder(const struct ckpt_call *c)
     return EXIT_SUCCESS;
 }
 
+void ckpt_cmd_hint(const char *dir, char *text, size_t cap)
+{
+    struct ckpt_why why = {.text = ""};
+    struct ckpt_entry *entries = NULL;
+    char *path = realpath(dir, NULL);
+    char *job = path != NULL ? strrchr(path, '/') : NULL;
+    uint32_t n = 0;
+
+    text[0] = '\0';
+    if (job != NULL && job > path) {
+        *job++ = '\0';
+        if (ckpt_list(path, job, &entries, &n, &why) == MU_OK && n > 0) {
+            snprintf(text, cap, "; it is the folder of a job: say %s %s", path, job);
+        }
+        free(entries);
+    }
+    free(path);
+}
+
 /* "; there are those of a, b and 3 more" */
 static void say_others(const struct ckpt_call *c, char *text, size_t cap)
 {
@@ -72,11 +91,14 @@ static void say_others(const struct ckpt_call *c, char *text, size_t cap)
         snprintf(text + at, cap - at, " and %" PRIu32 " more", n - 5);
     }
     free(names);
+    if (n == 0) {
+        ckpt_cmd_hint(c->dir, text, cap);
+    }
 }
 
 int ckpt_cmd_find(const struct ckpt_call *c, struct ckpt_found *found_out)
 {
-    char others[6 * (MU_NAME_MAX + 32)];
+    char others[CKPT_PATH_MAX];
     struct ckpt_why why = {.text = ""};
     struct ckpt_found f = {0};
     int rc, status = ckpt_cmd_folder(c);

@@ -35,6 +35,16 @@ static void add_row(struct ls *ls, const char *job, const struct ckpt_entry *e,
     ckpt_table_cell(t, "%s", damaged);
 }
 
+/* Without the folder that it begins with: the line says which checkpoint it is. */
+static const char *shorten(const struct ls *ls, const char *job, uint64_t step, const char *text)
+{
+    char folder[CKPT_PATH_MAX];
+    int n = snprintf(folder, sizeof(folder), "%s/%s/step-%012" PRIu64 "/", ls->c->dir, job, step);
+
+    return n > 0 && (size_t)n < sizeof(folder) && strncmp(text, folder, (size_t)n) == 0 ? text + n
+                                                                                        : text;
+}
+
 static int list_one(struct ls *ls, const char *job, const struct ckpt_entry *e)
 {
     struct ckpt_why why = {.text = ""};
@@ -50,7 +60,7 @@ static int list_one(struct ls *ls, const char *job, const struct ckpt_entry *e)
     m = rc == MU_OK ? ckpt_manifest(open) : NULL;
     if (rc != MU_OK) {
         snprintf(note, sizeof(note), "%s%s", rc == MU_ECORRUPT ? "damaged: " : "",
-                 ckpt_cmd_why(rc, &why));
+                 shorten(ls, job, e->step, ckpt_cmd_why(rc, &why)));
     }
     if (ls->c->json) {
         status = ckpt_json_print(m != NULL ? ckpt_json(job, e, m)
@@ -76,6 +86,7 @@ static int list_all(struct ls *ls)
 {
     struct ckpt_why why = {.text = ""};
     struct ckpt_found f;
+    char hint[CKPT_PATH_MAX];
     char *names = NULL;
     int rc, status = ckpt_cmd_folder(ls->c);
 
@@ -97,7 +108,8 @@ static int list_all(struct ls *ls)
     }
     free(names);
     if (status == EXIT_SUCCESS && ls->table.cells_n == 0 && !ls->c->json) {
-        printf("no checkpoints in %s\n", ls->c->dir);
+        ckpt_cmd_hint(ls->c->dir, hint, sizeof(hint));
+        printf("no checkpoints in %s%s\n", ls->c->dir, hint);
     }
     return status;
 }

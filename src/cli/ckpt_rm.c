@@ -57,7 +57,7 @@ static int check_rest(const struct ckpt_call *c, const struct ckpt_found *f, con
                         stay_n == 0 ? "job %s would have no checkpoint left; --force removes the "
                                       "last one too"
                                     : "job %s would have damaged checkpoints left, and no other; "
-                                      "--force removes them all the same",
+                                      "--force does it all the same",
                         c->job);
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,37 +32,50 @@ int run_ckpt_read_dir(const char *text, void *to, char *error)
 
 int run_ckpt_read_every(const char *text, void *to, char *error)
 {
+    static const struct {
+        const char *name;
+        uint64_t max;
+    } units[] = {
+        {"", STEPS_MAX},         {"ms", SECONDS_MAX * 1000}, {"s", SECONDS_MAX},
+        {"m", SECONDS_MAX / 60}, {"h", SECONDS_MAX / 3600},
+    };
     size_t digits_n = strspn(text, "0123456789");
-    uint64_t max = STEPS_MAX, n;
+    uint64_t n;
 
     (void)error;
-    if (text[digits_n] != '\0') {
-        uint64_t unit_s = text[digits_n] == 's'   ? 1
-                          : text[digits_n] == 'm' ? 60
-                          : text[digits_n] == 'h' ? 3600
-                                                  : 0;
-
-        if (unit_s == 0 || text[digits_n + 1] != '\0') {
-            return MU_EINVAL;
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        if (strcmp(text + digits_n, units[i].name) == 0 &&
+            text_number(text, digits_n, 1, units[i].max, &n)) {
+            *(const char **)to = text;
+            return MU_OK;
         }
-        max = SECONDS_MAX / unit_s;
     }
-    if (!text_number(text, digits_n, 1, max, &n)) {
-        return MU_EINVAL;
-    }
-    *(const char **)to = text;
-    return MU_OK;
+    return MU_EINVAL;
 }
 
-/* The first of them that was given. */
+/* The first that is a flag, and not one of the variables: those may be for a script that names the
+ * folder itself. */
 static const char *given(const struct environ_ckpt *c)
 {
-    return c->every != NULL     ? "--ckpt-every"
-           : c->keep != 0       ? "--ckpt-keep"
-           : c->keep_every != 0 ? "--ckpt-keep-every"
-           : c->shared          ? "--ckpt-shared"
-           : c->zstd            ? "--ckpt-zstd"
-                                : NULL;
+    const struct {
+        bool said;
+        const char *flag, *variable;
+    } all[] = {
+        {c->every != NULL, "--ckpt-every", "MUSTER_CKPT_EVERY"},
+        {c->keep != 0, "--ckpt-keep", "MUSTER_CKPT_KEEP"},
+        {c->keep_every != 0, "--ckpt-keep-every", "MUSTER_CKPT_KEEP_EVERY"},
+        {c->shared, "--ckpt-shared", "MUSTER_CKPT_SHARED"},
+        {c->zstd, "--ckpt-zstd", "MUSTER_CKPT_ZSTD"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        const char *variable = getenv(all[i].variable);
+
+        if (all[i].said && (variable == NULL || *variable == '\0')) {
+            return all[i].flag;
+        }
+    }
+    return NULL;
 }
 
 /* Workers may change their directory before they save. */

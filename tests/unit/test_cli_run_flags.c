@@ -317,7 +317,7 @@ static void checkpoints_are_saved_as_said(void **state)
 
 static void a_checkpoint_is_due_after_steps_or_a_time(void **state)
 {
-    static const char *const good[] = {"1", "1000000000000", "1s", "90s", "10m", "720h"};
+    static const char *const good[] = {"1", "1000000000000", "50ms", "1s", "90s", "10m", "720h"};
     static const char *const bad[] = {"0",   "-1",   "1000000000001", "0s", "m",   "10min",
                                       "1.5", "1.5h", "721h",          "5d", "10M", "",
                                       "1e3"};
@@ -380,6 +380,11 @@ static void flags_for_checkpoints_need_a_folder_to_save_to(void **state)
     refused_with(f, "--ckpt-dir orchestrator: x", "can't be kept by the orchestrator yet");
     refused_with(f, "--ckpt-dir /d --job .hidden x", "does not begin with '.'");
     assert_true(parse(f, "--job .hidden x"));
+    setenv("MUSTER_CKPT_EVERY", "5", 1); /* It may be for a script that names the folder itself. */
+    setenv("MUSTER_CKPT_ZSTD", "1", 1);
+    assert_true(parse(f, "x"));
+    assert_null(f->flags.node.ckpt.dir);
+    refused_with(f, "--ckpt-shared x", "--ckpt-shared needs --ckpt-dir");
 }
 
 static void what_is_wrong_with_a_folder_is_known_before_anything_starts(void **state)
