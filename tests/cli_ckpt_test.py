@@ -14,7 +14,7 @@ import zipfile
 
 import tap
 
-MUSTER, MAKE = sys.argv[1:3]
+MUSTER, MAKE = map(os.path.abspath, sys.argv[1:3])
 FAILED, USAGE, NOT_FOUND = 1, 2, 5
 CHUNK = 4 << 20
 PARTS = {'weights': 2 * CHUNK + 4000, 'bias': 400, 'step': 8, 'odd': 13, 'empty': 0}
@@ -327,6 +327,20 @@ def test_what_is_there_is_replaced_only_if_that_was_said():
         assert status == FAILED and 'is a folder; name a file' in err, err
         status, _, err = ckpt('export', path, 'a', '--to', os.path.join(path, 'no', 'x.npz'))
         assert status == FAILED and 'x.npz' in err and 'No such file' in err, err
+
+
+def test_a_part_that_may_be_somebody_elses_stays():
+    with folder(1200) as path:
+        mine = os.path.join(path, 'raw.part')
+        os.mkdir(mine)
+        for name in (os.path.join(mine, 'precious'), os.path.join(path, 'out.npz.part')):
+            with open(name, 'wb'):
+                pass
+        for words in (('--raw', '--to', 'raw//'), ('--to', 'out.npz')):
+            status, out, err = ckpt('export', path, 'a', *words[:-1], os.path.join(path, words[-1]))
+            assert (status, out) == (FAILED, '') and '.part is there' in err, err
+        assert os.listdir(mine) == ['precious']
+        assert ckpt('export', path, 'a', '--force', '--to', os.path.join(path, 'out.npz'))[0] == 0
 
 
 def test_nothing_is_exported_from_a_damaged_one():

@@ -24,6 +24,26 @@ static bool is_empty(const char *folder)
     return e == NULL;
 }
 
+/* ckpt_export() writes to PATH.part, and takes one that is there for its own. */
+static int check_part(const struct ckpt_call *c)
+{
+    size_t n = strlen(c->to);
+    char part[CKPT_PATH_MAX];
+    struct stat st;
+
+    while (n > 1 && c->to[n - 1] == '/') {
+        n--;
+    }
+    if (c->force ||
+        (size_t)snprintf(part, sizeof(part), "%.*s.part", (int)n, c->to) >= sizeof(part) ||
+        lstat(part, &st) != 0) {
+        return EXIT_SUCCESS;
+    }
+    return ckpt_cmd_say(EXIT_FAILURE,
+                        "%s is there, perhaps of an export that was interrupted; remove it first",
+                        part);
+}
+
 /* Known before anything is read. A file that is there is replaced if that was said, a folder with
  * something in it never. */
 static int check_place(const struct ckpt_call *c)
@@ -81,6 +101,9 @@ int ckpt_cmd_export(const struct ckpt_call *c)
     status = ckpt_cmd_choose(c, &f, &at);
     if (status == EXIT_SUCCESS) {
         status = check_place(c);
+    }
+    if (status == EXIT_SUCCESS) {
+        status = check_part(c);
     }
     if (status == EXIT_SUCCESS) {
         status = export(c, &f, at);
