@@ -243,9 +243,24 @@ static void drain(struct agent *a)
     }
 }
 
+static void tell_leases(struct agent *a, struct agent_effects *fx)
+{
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        const struct msg_lease lease = agent_lease(a);
+
+        if (a->slots[i].state == SLOT_RUNNING && RULE(LOST_HAS_NO_LEASE, !a->slots[i].unleased)) {
+            fx->emit(
+                fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = i, .u.lease = &lease});
+        }
+    }
+}
+
 static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effects *fx)
 {
+    const bool wished = m->saves != a->saves;
+
     a->reports_acked = MAX(a->reports_acked, m->reports);
+    a->saves = m->saves;
     if ((m->flags & NODE_DRAINING) != 0) {
         drain(a);
     }
@@ -264,17 +279,13 @@ static void on_ack(struct agent *a, const struct msg_ack *m, struct agent_effect
     if (m->seq == 0 || m->seq > a->renew_seq || a->renew_seq - m->seq >= AGENT_RENEWALS ||
         a->sent_ms[m->seq % AGENT_RENEWALS] <= a->lease_ms ||
         !RULE(LEASE_NEEDS_GENERATION, m->generation <= a->held.number)) {
+        if (wished) {
+            tell_leases(a, fx); /* the same ones, with the wish */
+        }
         return;
     }
     a->lease_ms = a->sent_ms[m->seq % AGENT_RENEWALS];
-    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        struct msg_lease lease = {.sent_ms = a->lease_ms};
-
-        if (a->slots[i].state == SLOT_RUNNING && RULE(LOST_HAS_NO_LEASE, !a->slots[i].unleased)) {
-            fx->emit(
-                fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = i, .u.lease = &lease});
-        }
-    }
+    tell_leases(a, fx);
 }
 
 static void on_generation(struct agent *a, const struct generation *g, struct agent_effects *fx)

@@ -83,6 +83,7 @@ struct agent {
     uint64_t renew_seq;
     uint64_t sent_ms[AGENT_RENEWALS];
     uint64_t lease_ms; /* when the newest acknowledged renewal was sent */
+    uint32_t saves;    /* wishes for a checkpoint, as acknowledgements had it */
     uint64_t reports_seq, reports_acked;
     uint64_t reports_at_ms;
     bool progress; /* steps were committed: the next renewal says so */

@@ -63,9 +63,15 @@ struct report slot_report(const struct agent *a, uint32_t slot)
     return r;
 }
 
+/* A node that leaves may be the last one: what its workers have is to be saved. */
+struct msg_lease agent_lease(const struct agent *a)
+{
+    return (struct msg_lease){.sent_ms = a->lease_ms, .saves = a->saves + (a->draining ? 1 : 0)};
+}
+
 void slot_tell(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
-    struct msg_lease lease = {.sent_ms = a->lease_ms};
+    const struct msg_lease lease = agent_lease(a);
     struct msg_active active = {.generation = a->active};
 
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = slot, .u.lease = &lease});

@@ -20,6 +20,7 @@ bool slot_idle(const struct slot *s);
 bool slot_by_generation(const struct agent *a);
 
 /* Everything the worker of a slot should know, to one that has just come. */
+struct msg_lease agent_lease(const struct agent *a); /* as workers are told of it */
 void slot_tell(struct agent *a, uint32_t slot, struct agent_effects *fx);
 
 /* The first life of a slot, or the next. */

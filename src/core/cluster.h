@@ -89,6 +89,7 @@ enum note_kind {
     NOTE_LEFT_OUT, /* others can't work with a worker that lives: it has done nothing for `value`
                     * ms, or (0) can't be reached */
     NOTE_METRICS,  /* numbers of training after step `value`; the driver's, the cluster says none */
+    NOTE_SAVED,    /* there is a checkpoint of step `value` */
     NOTE_N
 };
 

@@ -50,6 +50,20 @@ void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
     say_record(fx, &r);
 }
 
+/* Workers hear of it with their leases, and these come soon. A job whose workers save nothing does
+ * not mind. */
+static int want_save(struct cluster *c, struct job *j, struct effects *fx)
+{
+    if (j->ended || j->finished) {
+        return MU_EDONE;
+    }
+    j->saves++;
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        say_ack(c, n, &(struct msg_ack){0}, fx);
+    }
+    return MU_OK;
+}
+
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_admin *m = e->u.admin;
@@ -67,6 +81,8 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
         return j->takeover_asked ? MU_OK : MU_EBUSY;
     case ADMIN_SHUTDOWN:
         return want_shutdown(j, fx);
+    case ADMIN_SAVE:
+        return want_save(c, j, fx);
     default:
         return MU_EINVAL;
     }

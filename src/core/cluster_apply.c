@@ -374,7 +374,7 @@ static int apply_spent(struct cluster *c, const struct rec_spent *r, struct effe
     return MU_OK;
 }
 
-static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r)
+static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r, struct effects *fx)
 {
     struct job *j = job_find(c, r->job);
 
@@ -383,6 +383,9 @@ static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r)
     }
     j->saving = false;
     j->checkpoint = MAX(j->checkpoint, r->step);
+    if (fx != NULL) {
+        say_note(fx, &(struct note){.kind = NOTE_SAVED, .job = j->name, .value = r->step});
+    }
     job_touch(c, j);
     return MU_OK;
 }
@@ -423,7 +426,7 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
     case RECORD_SPENT:
         return apply_spent(c, &r->u.spent, fx);
     case RECORD_CHECKPOINT:
-        return apply_checkpoint(c, &r->u.checkpoint);
+        return apply_checkpoint(c, &r->u.checkpoint, fx);
     case RECORD_CONFIG:
         return apply_config(c, &r->u.config, fx);
     case RECORD_DRAIN:

@@ -64,6 +64,7 @@ void say_ack(struct cluster *c, const struct node *n, struct msg_ack *ack, struc
     ack->flags = (n->draining ? NODE_DRAINING : 0) | (j->finished ? NODE_ENDING : 0);
     ack->generation = newest_coming(j);
     ack->mode = j->mode;
+    ack->saves = j->saves;
     if (n->conn != 0) {
         fx->emit(fx, &(struct effect){.kind = EFFECT_ACK, .conn = n->conn, .u.ack = ack});
     }

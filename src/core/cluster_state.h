@@ -138,6 +138,7 @@ struct job {
     uint64_t next_number; /* generation numbers are never tried twice */
     uint64_t word_ms;     /* when a member of the active generation was last heard */
     uint64_t saved;       /* newest checkpoint reported */
+    uint32_t saves;       /* how often people have asked for one, since the orchestrator started */
     uint64_t retry_ms;    /* no record before this, after a failed write */
     uint64_t published_ms;
     uint32_t futile_n;    /* generations in a row that failed soon after they started … */

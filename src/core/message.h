@@ -171,6 +171,7 @@ struct msg_ack {
     uint32_t flags;      /* NODE_DRAINING: somebody wants this node to leave */
     uint64_t generation; /* the newest: whoever holds an older one has no lease yet */
     uint8_t mode;        /* the job's: auto until it is decided, then for the run */
+    uint32_t saves;      /* how often people have asked for a checkpoint of it */
 };
 
 enum generation_kind {
@@ -258,6 +259,7 @@ struct msg_forget {
 /* When the last acknowledged renewal was sent, on the host's boot clock. */
 struct msg_lease {
     uint64_t sent_ms;
+    uint32_t saves; /* when it changes, the state after the next step is to be saved */
 };
 
 /* ---- worker <-> its agent <-> orchestrator ---- */
@@ -411,7 +413,7 @@ struct msg_setting {
 
 /* ---- people -> orchestrator ---- */
 
-enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_N };
+enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_SAVE, ADMIN_N };
 
 struct msg_admin {
     uint8_t verb;

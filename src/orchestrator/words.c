@@ -14,7 +14,7 @@ static const char *const kinds[NOTE_N] = {
     [NOTE_DRAINING] = "draining",   [NOTE_GONE] = "gone",         [NOTE_REFUSED] = "refused",
     [NOTE_TAKEOVER] = "takeover",   [NOTE_FINISHED] = "finished", [NOTE_ENDED] = "ended",
     [NOTE_RESTARTED] = "restarted", [NOTE_RESIZED] = "resized",   [NOTE_DRAINED] = "drained",
-    [NOTE_LEFT_OUT] = "leftout",    [NOTE_METRICS] = "metrics",
+    [NOTE_LEFT_OUT] = "leftout",    [NOTE_METRICS] = "metrics",   [NOTE_SAVED] = "saved",
 };
 
 const char *words_kind(unsigned kind)
@@ -161,6 +161,9 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
         break;
     case NOTE_METRICS:
         snprintf(buf, cap, "step %" PRIu64 "%s%s", e->value, colon, e->reason);
+        break;
+    case NOTE_SAVED:
+        snprintf(buf, cap, "step %" PRIu64 " is saved", e->value);
         break;
     case NOTE_RESIZED:
         snprintf(buf, cap, "as people want it: %s", e->reason);

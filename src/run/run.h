@@ -110,13 +110,15 @@ struct mu_run {
     uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
     uint64_t active;          /* the newest generation that counts, as told */
     uint64_t lease_ms;        /* when the last acknowledged renewal was sent, on the boot clock */
-    uint64_t news;            /* grows with whatever the agent says */
-    bool warm;                /* it has called something that needs the others */
-    bool forgetting;          /* it has asked for another life, and waits for that */
-    struct report said;       /* the last report */
-    uint64_t step;            /* as mu_progress() had it */
-    bool step_due;            /* it is to be reported … */
-    uint64_t step_ms;         /* … not before this */
+    bool saves_known;         /* … with it came how often somebody wanted a checkpoint */
+    uint32_t saves;
+    uint64_t news;      /* grows with whatever the agent says */
+    bool warm;          /* it has called something that needs the others */
+    bool forgetting;    /* it has asked for another life, and waits for that */
+    struct report said; /* the last report */
+    uint64_t step;      /* as mu_progress() had it */
+    bool step_due;      /* it is to be reported … */
+    uint64_t step_ms;   /* … not before this */
 
     uint64_t request;
     struct call *calls;

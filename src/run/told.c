@@ -204,6 +204,18 @@ static void on_generation(struct mu_run *run, const struct generation *m)
 }
 
 /* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
+/* The first number is only remembered: what was asked for before is done. One that starts over
+ * is an orchestrator's that did. */
+static void on_lease(struct mu_run *run, const struct msg_lease *m)
+{
+    run->lease_ms = MAX(run->lease_ms, m->sent_ms);
+    if (run->saves_known && m->saves != run->saves && m->saves != 0 && run->train != NULL) {
+        run->train->save_wanted = true;
+    }
+    run->saves = m->saves;
+    run->saves_known = true;
+}
+
 static void on_active(struct mu_run *run, const struct msg_active *m)
 {
     run->active = MAX(run->active, m->generation);
@@ -249,7 +261,7 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
         on_active(run, &msg->active);
         break;
     case WIRE_LEASE:
-        run->lease_ms = MAX(run->lease_ms, msg->lease.sent_ms);
+        on_lease(run, &msg->lease);
         break;
     case WIRE_SYNCED:
         values_told(run, &msg->synced);

@@ -283,7 +283,7 @@ static void give_life(struct sweep_agent *a, uint32_t index)
 static void on_attach(struct sweep_agent *a, uint32_t index)
 {
     struct msg_active active = {a->last_active.number};
-    struct msg_lease lease = {boot_ms()};
+    struct msg_lease lease = {.sent_ms = boot_ms()};
 
     give_life(a, index);
     a->seats[index].attached = true;
@@ -468,7 +468,7 @@ void sweep_start(struct sweep_agent *a, uint32_t index)
 
 static void renew_leases(struct sweep_agent *a)
 {
-    struct msg_lease m = {boot_ms()};
+    struct msg_lease m = {.sent_ms = boot_ms()};
 
     if (m.sent_ms >= a->lease_due_ms) {
         a->lease_due_ms = m.sent_ms + LEASE_EVERY_MS;

@@ -12,6 +12,8 @@ struct report reported[SLOTS_MAX];
 uint64_t reported_seq, renewed_seq, held, active;
 uint32_t flags, said_node;
 uint8_t mode = MODE_INPROCESS;
+uint32_t saves;
+static uint32_t told_saves;
 
 static void keep_reports(const struct report *reports, uint32_t n, uint64_t seq)
 {
@@ -82,6 +84,7 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
         break;
     case AGENT_TELL_LEASE:
         snprintf(line, LINE_MAX, "tell %u lease %" PRIu64, e->slot, e->u.lease->sent_ms);
+        told_saves = e->u.lease->saves;
         break;
     case AGENT_TELL_ENDED:
         snprintf(line, LINE_MAX, "tell %u %s run=%u", e->slot, e->u.ended->left ? "left" : "ended",
@@ -111,6 +114,11 @@ uint32_t said(const char *start)
     return n;
 }
 
+uint32_t saves_told(void)
+{
+    return told_saves;
+}
+
 void forget(void)
 {
     lines_n = 0;
@@ -130,8 +138,12 @@ void welcome(uint32_t node, uint64_t store)
 
 void ack(uint64_t seq, uint64_t reports, uint32_t ack_flags, uint64_t generation)
 {
-    struct msg_ack m = {
-        .seq = seq, .reports = reports, .flags = ack_flags, .generation = generation, .mode = mode};
+    struct msg_ack m = {.seq = seq,
+                        .reports = reports,
+                        .flags = ack_flags,
+                        .generation = generation,
+                        .mode = mode,
+                        .saves = saves};
 
     STEP(.kind = AGENT_ON_ACK, .u.ack = &m);
 }
@@ -201,6 +213,7 @@ void open_agent(uint32_t slots)
 
 int setup(void **state)
 {
+    saves = told_saves = 0;
     now_ms = 100000;
     forget();
     reported_seq = renewed_seq = held = active = 0;

@@ -30,6 +30,7 @@ extern uint32_t flags, said_node;
 
 /* The job's, as the orchestrator says; in-process unless a test sets it. */
 extern uint8_t mode;
+extern uint32_t saves; /* wishes for a checkpoint, as the orchestrator counts them */
 
 int setup(void **state);
 int teardown(void **state);
@@ -46,6 +47,7 @@ void report(uint32_t slot, enum phase phase, uint64_t entered);
 void pass(uint64_t ms, bool beats); /* with ticks when they are wanted; workers beat if so */
 
 uint32_t said(const char *start); /* lines that begin so */
+uint32_t saves_told(void);        /* to a worker, with its last lease */
 void forget(void);
 
 #endif

@@ -87,7 +87,7 @@ static void emit(struct effects *fx, const struct effect *e)
     static const char *const NOTES[NOTE_N] = {
         "joined",    "warm",    "generation", "active",   "lost",     "back",
         "draining",  "gone",    "refused",    "takeover", "finished", "ended",
-        "restarted", "resized", "drained",    "leftout",  "metrics",
+        "restarted", "resized", "drained",    "leftout",  "metrics",  "saved",
     };
 
     if (e->kind == EFFECT_RECORD) {

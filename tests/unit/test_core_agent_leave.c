@@ -46,6 +46,30 @@ static void who_leaves_is_told_so_before_it_is_stopped(void **state)
     assert_true(agent.slots[0].left);
 }
 
+static void workers_are_told_who_wants_a_checkpoint(void **state)
+{
+    be_in();
+    forget();
+    saves = 2;
+    ack(0, 0, 0, 4); /* no renewal: it is said for this alone */
+    assert_int_equal(said("tell 0 lease"), 1);
+    assert_int_equal(saves_told(), 2);
+    ack(0, 0, 0, 4);
+    assert_int_equal(said("tell 0 lease"), 1);
+}
+
+/* It may be the last one: what its workers have is to be saved. */
+static void a_node_that_leaves_wants_a_checkpoint(void **state)
+{
+    be_in();
+    STEP(.kind = AGENT_ON_DRAIN);
+    forget();
+    pass(RENEW_MS, true);
+    ack(renewed_seq, 0, 0, 4);
+    assert_int_equal(said("tell 0 lease"), 1);
+    assert_int_equal(saves_told(), 1);
+}
+
 static void a_leaver_that_exits_with_0_has_ended_well(void **state)
 {
     be_in();
@@ -203,6 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         AGENT_CASE(who_leaves_is_told_so_before_it_is_stopped),
+        AGENT_CASE(workers_are_told_who_wants_a_checkpoint),
+        AGENT_CASE(a_node_that_leaves_wants_a_checkpoint),
         AGENT_CASE(a_leaver_that_exits_with_0_has_ended_well),
         AGENT_CASE(a_leaver_that_fails_is_no_failure_of_the_node),
         AGENT_CASE(a_newcomer_of_a_draining_node_is_told_too),

@@ -214,6 +214,22 @@ static void a_drain_by_people_outlives_the_orchestrator(void **state)
     expect_generation("boundary", "a");
 }
 
+static void a_wish_for_a_checkpoint_reaches_every_agent_at_once(void **state)
+{
+    form("a b");
+    assert_int_equal(at("a")->ack.saves, 0);
+    assert_int_equal(admin(ADMIN_SAVE, ""), MU_OK);
+    assert_int_equal(at("a")->ack.saves, 1);
+    assert_int_equal(at("b")->ack.saves, 1);
+    renew("b");
+    assert_int_equal(at("b")->ack.saves, 1); /* It is one wish, however often it is heard. */
+    assert_int_equal(admin(ADMIN_SAVE, ""), MU_OK);
+    assert_int_equal(at("b")->ack.saves, 2);
+    f.job = "nobody";
+    assert_int_equal(admin(ADMIN_SAVE, ""), MU_ENOENT);
+    f.job = "job";
+}
+
 static void draining_somebody_unknown_is_an_error(void **state)
 {
     form("a");
@@ -398,6 +414,7 @@ int main(void)
         CASE(who_ends_after_it_has_left_is_no_loss),
         CASE(a_drain_by_people_reaches_the_agent_with_its_next_renewal),
         CASE(a_drain_by_people_outlives_the_orchestrator),
+        CASE(a_wish_for_a_checkpoint_reaches_every_agent_at_once),
         CASE(draining_somebody_unknown_is_an_error),
         CASE(the_last_with_the_state_stays_until_somebody_comes),
         CASE(a_draining_newcomer_is_not_taken_in),

@@ -25,9 +25,9 @@ static void client_opened(struct conn *c)
     struct play *p = conn_data(c);
 
     p->opened_n++;
-    conn_say(c, WIRE_LEASE, &(struct msg_lease){1}, 0, 1);
+    conn_say(c, WIRE_LEASE, &(struct msg_lease){.sent_ms = 1}, 0, 1);
     conn_send(c, big);
-    conn_say(c, WIRE_LEASE, &(struct msg_lease){2}, 0, 2);
+    conn_say(c, WIRE_LEASE, &(struct msg_lease){.sent_ms = 2}, 0, 2);
 }
 
 static void client_frame(struct conn *c, const struct wire_header *h, const union wire_any *msg)
@@ -52,7 +52,7 @@ static void server_opened(struct conn *c)
 
 static void server_frame(struct conn *c, const struct wire_header *h, const union wire_any *msg)
 {
-    conn_say(c, WIRE_LEASE, &(struct msg_lease){0}, 0, h->request);
+    conn_say(c, WIRE_LEASE, &(struct msg_lease){.sent_ms = 0}, 0, h->request);
 }
 
 static void server_closed(struct conn *c, int status, const char *why)

@@ -387,7 +387,7 @@ static void an_agent_that_is_gone_fails_every_call(void **state)
 /* The bytes of a beat with one of them changed. */
 static void expect_lost(size_t at, uint8_t flip, int status, const char *part)
 {
-    struct msg_lease lease = {5};
+    struct msg_lease lease = {5, 0};
     mu_run *run = fake_join(&agent, FAKE_LIFE);
     uint8_t bytes[64];
     size_t n = 0;
@@ -419,7 +419,7 @@ static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
 
 static void half_a_frame_and_then_nothing_is_the_end(void **state)
 {
-    struct msg_lease lease = {5};
+    struct msg_lease lease = {5, 0};
     mu_run *run = fake_join(&agent, FAKE_LIFE);
     uint8_t bytes[64];
     size_t n = 0;

@@ -26,7 +26,7 @@ static struct report reports[] = {
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
-static struct msg_ack ack = {9, 4, NODE_DRAINING, 7, MODE_RESTART};
+static struct msg_ack ack = {9, 4, NODE_DRAINING, 7, MODE_RESTART, 0};
 static struct member members[] = {
     {N3, 0x11, ROLE_CHIEF, MEMBER_CAUGHT_UP, "a:1", 29500},
     {N4, 0x12, ROLE_WORKER, 0, "b:2", 0},
@@ -408,6 +408,41 @@ static void what_1_3_brought_has_these_bytes(void **state)
     }
 }
 
+/* ---- what 1.4 added ---- */
+
+static struct msg_lease lease = {77, 3};
+static struct msg_ack wished = {9, 4, NODE_DRAINING, 7, MODE_RESTART, 3};
+static struct msg_ready saving = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 1};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_4[] = {
+    {WIRE_LEASE, &lease,
+     "4d535452010403000c00000007000000000000000807060504030201d89623944d00000000000000"
+     "03000000"},
+    {WIRE_ACK, &wished,
+     "4d5354520104220021000000070000000000000008070605040302013b23446c0900000000000000"
+     "04000000000000000100000007000000000000000103000000"},
+    {WIRE_READY, &saving,
+     "4d535452010431003900000007000000000000000807060504030201d998b0640200000003000000"
+     "29000000000000000800000000000000d1d20000000000000000000000000000c100000000000000"
+     "000000000000000001"},
+};
+
+static void what_1_4_brought_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_4); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(4, of_1_4[i].type, of_1_4[i].msg, of_1_4[i].bytes);
+        decode(of_1_4[i].type, bytes, unhex(of_1_4[i].bytes, bytes), &msg);
+        expect_as(4, of_1_4[i].type, &msg, of_1_4[i].bytes);
+    }
+}
+
 /* The bytes of 1.1 above are those of a run that is over for all. */
 static void an_end_of_1_1_is_nobodys_leaving(void **state)
 {
@@ -463,6 +498,7 @@ int main(void)
         cmocka_unit_test(bytes_of_1_0_are_understood_with_later_fields_zero),
         cmocka_unit_test(a_life_of_1_1_is_understood_and_1_2_says_more),
         cmocka_unit_test(what_1_3_brought_has_these_bytes),
+        cmocka_unit_test(what_1_4_brought_has_these_bytes),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
