@@ -57,23 +57,32 @@ int file_failed(struct ckpt_why *why, const char *what, const char *path)
 
 /* ---- changes ---- */
 
+int file_mkdir(const char *path, struct ckpt_why *why)
+{
+    struct stat st;
+    int error;
+
+    HOOK();
+    if (mkdir(path, 0777) == 0) {
+        return MU_OK;
+    }
+    error = errno;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return MU_OK;
+    }
+    errno = error;
+    return file_failed(why, "make the folder", path);
+}
+
 /* One folder whose parent is there; that it is there is on the disk. */
 static int make_folder(const char *path, struct ckpt_why *why)
 {
     struct path parent;
     char *slash;
-    int rc;
+    int rc = file_mkdir(path, why);
 
-    HOOK();
-    if (mkdir(path, 0777) != 0) {
-        struct stat st;
-        const int error = errno;
-
-        if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-            return MU_OK;
-        }
-        errno = error;
-        return file_failed(why, "make the folder", path);
+    if (rc != MU_OK) {
+        return rc;
     }
     rc = path_set(&parent, why, "%s", path);
     if (rc != MU_OK) {
@@ -177,7 +186,8 @@ int file_sync_folder(const char *path, struct ckpt_why *why)
 
 /* ---- whole files ---- */
 
-static int write_whole(const char *path, const void *data, size_t n, struct ckpt_why *why)
+static int write_whole(const char *path, const void *data, size_t n, bool durable,
+                       struct ckpt_why *why)
 {
     int fd = file_create(path);
     int rc = MU_OK;
@@ -185,7 +195,7 @@ static int write_whole(const char *path, const void *data, size_t n, struct ckpt
     if (fd < 0) {
         return file_failed(why, "make", path);
     }
-    if (file_write(fd, data, n) != 0 || file_sync(fd) != 0) {
+    if (file_write(fd, data, n) != 0 || (durable && file_sync(fd) != 0)) {
         rc = file_failed(why, "write", path);
     }
     if (close(fd) != 0 && rc == MU_OK) {
@@ -194,7 +204,7 @@ static int write_whole(const char *path, const void *data, size_t n, struct ckpt
     return rc;
 }
 
-int file_put(const char *path, const void *data, size_t n, struct ckpt_why *why)
+int file_put(const char *path, const void *data, size_t n, bool durable, struct ckpt_why *why)
 {
     struct path beside;
     int rc = path_set(&beside, why, "%s.part", path);
@@ -202,7 +212,7 @@ int file_put(const char *path, const void *data, size_t n, struct ckpt_why *why)
     if (rc != MU_OK) {
         return rc;
     }
-    rc = write_whole(beside.text, data, n, why);
+    rc = write_whole(beside.text, data, n, durable, why);
     if (rc == MU_OK && file_rename(beside.text, path) != 0) {
         rc = file_failed(why, "rename to its name", path);
     }

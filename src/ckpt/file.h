@@ -47,14 +47,16 @@ int path_step(struct path *p, const char *dir, const char *job, uint64_t step,
 /* Of an attempt; or, with NAME_OLD and NAME_GONE, of what makes place. */
 int path_attempt(struct path *p, const char *dir, const char *job, uint64_t step, const char *tag,
                  struct ckpt_why *why);
-/* What must hold of every target. */
+/* The attempt's folder; and what must hold of every target. */
 int path_target(struct path *p, const struct ckpt_target *t, struct ckpt_why *why);
 
 /* ---- files ----
  *
  * Those without `why` give 0, or -1 and errno. */
 
-/* With those above it. */
+/* One, if it is not there. */
+int file_mkdir(const char *path, struct ckpt_why *why);
+/* With those above it, and on the disk. */
 int file_mkdirs(const char *path, struct ckpt_why *why);
 int file_create(const char *path);
 int file_write(int fd, const void *data, size_t n);
@@ -65,8 +67,8 @@ int file_swap(const char *a, const char *b);
 int file_unlink(int dir_fd, const char *name, bool folder);
 
 int file_sync_folder(const char *path, struct ckpt_why *why);
-/* Written, on the disk, and only then seen under its name. */
-int file_put(const char *path, const void *data, size_t n, struct ckpt_why *why);
+/* Written, on the disk if `durable`, and only then seen under its name. */
+int file_put(const char *path, const void *data, size_t n, bool durable, struct ckpt_why *why);
 /* All of it, or MU_ELIMIT (longer than max), MU_ENOENT, MU_EIO, MU_ENOMEM. *data_out: free(). */
 int file_get(const char *path, size_t max, char **data_out, size_t *n_out, struct ckpt_why *why);
 

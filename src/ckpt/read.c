@@ -1,6 +1,6 @@
 /* Chunks go straight to where the caller wants them; a chunk of which only a part is wanted is read
- * once, and kept for who wants the next part of it. While one chunk is read and summed, the kernel
- * reads the next. */
+ * once, and kept for who wants the next part of it. The kernel reads ahead by itself: to ask it for
+ * the next chunk (POSIX_FADV_WILLNEED) makes it use small pages, and halves the speed. */
 #include "ckpt/load.h"
 
 #include "ckpt/shard.h"
@@ -15,7 +15,6 @@
 #include <zstd.h>
 
 #define PIECE ((size_t)256 << 10) /* summed while the processor still has it near */
-#define AHEAD 2                   /* chunks */
 
 int load_damaged(const struct ckpt *c, uint32_t shard, struct ckpt_why *why, const char *what)
 {
@@ -51,17 +50,6 @@ static int open_shard(struct ckpt *c, uint32_t shard, struct ckpt_why *why)
     return MU_OK;
 }
 
-/* Hints: what comes next, in this shard. */
-static void look_ahead(const struct ckpt *c, uint32_t chunk)
-{
-    const uint32_t next = chunk + AHEAD;
-
-    if (next < c->m.chunks_n && c->m.chunks[next].shard == c->shard) {
-        (void)posix_fadvise(c->fd, (off_t)c->m.chunks[next].at, (off_t)c->m.chunks[next].stored,
-                            POSIX_FADV_WILLNEED);
-    }
-}
-
 static int read_stored(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_why *why)
 {
     const struct ckpt_chunk *k = &c->m.chunks[chunk];
@@ -72,7 +60,6 @@ static int read_stored(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_
     if (rc != MU_OK) {
         return rc;
     }
-    look_ahead(c, chunk);
     sum_begin(c->sum);
     while (n < k->stored) {
         const ssize_t did = pread(c->fd, to + n, MIN(PIECE, k->stored - n), (off_t)(k->at + n));

@@ -126,7 +126,7 @@ static int put_manifest(const struct ckpt_manifest *m, const char *folder, struc
         return ckpt_say(why, rc, "can't write %s: %s", p.text,
                         rc == MU_ENOMEM ? "no memory" : "its parts and chunks don't add up");
     }
-    rc = file_put(p.text, text, n, why);
+    rc = file_put(p.text, text, n, true, why);
     free(text);
     return rc;
 }

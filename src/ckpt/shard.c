@@ -176,6 +176,16 @@ static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t
     return rc;
 }
 
+/* The job's is on the disk from now on; the attempt's need not be before it is committed. */
+static int make_folders(const struct ckpt_target *t, const char *folder, struct ckpt_why *why)
+{
+    struct path job;
+    int rc = path_job(&job, t->dir, t->job, why);
+
+    rc = rc == MU_OK ? file_mkdirs(job.text, why) : rc;
+    return rc == MU_OK ? file_mkdir(folder, why) : rc;
+}
+
 int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t *data,
                      const _Atomic bool *cancel, struct ckpt_why *why)
 {
@@ -188,7 +198,7 @@ int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t 
                       t->shards_n);
     }
     if (rc == MU_OK) {
-        rc = file_mkdirs(folder.text, &own);
+        rc = make_folders(t, folder.text, &own);
         rc = rc == MU_OK ? write_shard(t, folder.text, shard, data, cancel, &own) : rc;
         if (rc != MU_OK) {
             ckpt_fail_shard(t, shard, own.text);
@@ -203,7 +213,7 @@ void ckpt_fail_shard(const struct ckpt_target *t, uint32_t shard, const char *te
 
     if (path_target(&folder, t, NULL) == MU_OK && shard < t->shards_n &&
         shard_path(&p, folder.text, shard, SHARD_FAILED, NULL) == MU_OK &&
-        file_mkdirs(folder.text, NULL) == MU_OK) {
-        (void)file_put(p.text, text, strlen(text), NULL);
+        make_folders(t, folder.text, NULL) == MU_OK) {
+        (void)file_put(p.text, text, strlen(text), false, NULL);
     }
 }

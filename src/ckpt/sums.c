@@ -40,7 +40,7 @@ int sums_write(const struct ckpt_target *t, const char *folder, uint32_t shard,
     }
     rc = shard_path(&p, folder, shard, SHARD_SUMS, why);
     if (rc == MU_OK) {
-        rc = file_put(p.text, text, n, why);
+        rc = file_put(p.text, text, n, false, why); /* A crash of the machine ends the attempt. */
     }
     free(text);
     return rc;
