@@ -1,6 +1,7 @@
 /* Writes the fuzzers' first inputs: samples of every type in the table.
  *
  * usage: make_seeds FOLDER          makes FOLDER/<fuzzer>/<seed> */
+#include "ckpt/ckpt.h"
 #include "comm/hello.h"
 #include "comm/tcp.h"
 #include "wire/bytes.h"
@@ -287,6 +288,44 @@ static void make_hellos(const char *folder)
     write_seed(folder, "comm_hello", "answer", buffer, 1 + HELLO_BYTES);
 }
 
+/* See fuzz_ckpt_manifest.c. */
+static void make_manifests(const char *folder)
+{
+    for (uint32_t k = 0; k < 6; k++) {
+        struct ckpt_part parts[3] = {{"bias", 7}, {"model/weights", k * CKPT_CHUNK}, {"..", k}};
+        struct ckpt_chunk chunks[8] = {{0}};
+        struct ckpt_manifest m = {.version = "0.1.0",
+                                  .mark = {.job = "mnist", .step = 1 + k, .slices = 8},
+                                  .zstd = k % 2 == 1,
+                                  .parts = parts,
+                                  .parts_n = 3,
+                                  .bytes = 7 + k * CKPT_CHUNK + k,
+                                  .shards_n = 1 + k / 2,
+                                  .chunks = chunks};
+        char name[64], *text;
+        size_t n;
+
+        m.chunks_n = ckpt_chunks(m.bytes);
+        for (uint32_t shard = 0; shard < m.shards_n; shard++) {
+            uint32_t first, end;
+            uint64_t at = 0;
+
+            ckpt_shard_chunks(m.chunks_n, m.shards_n, shard, &first, &end);
+            for (uint32_t i = first; i < end; at += chunks[i++].stored) {
+                chunks[i].shard = shard;
+                chunks[i].at = at;
+                chunks[i].stored = (uint32_t)ckpt_chunk_bytes(m.bytes, i) - (m.zstd ? 1 : 0);
+            }
+        }
+        mu_assert(ckpt_manifest_write(&m, &text, &n) == MU_OK && n < sizeof(buffer));
+        buffer[0] = 1;
+        memcpy(buffer + 1, text, n);
+        free(text);
+        snprintf(name, sizeof(name), "manifest-%u", k);
+        write_seed(folder, "ckpt_manifest", name, buffer, 1 + n);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct prng p;
@@ -305,5 +344,6 @@ int main(int argc, char **argv)
     make_http(argv[1]);
     make_notes(argv[1]);
     make_hellos(argv[1]);
+    make_manifests(argv[1]);
     return 0;
 }
