@@ -212,6 +212,7 @@ static int stream(struct train *t)
              t->group.number, mark.step);
     train_event(t, (struct step_event){
                        .kind = STEP_ON_LOADED, .generation = t->group.number, .step = mark.step});
+    t->stream_due = false; /* Rank 0 of a fresh generation would give what all have by now. */
     return MU_EAGAIN;
 }
 
