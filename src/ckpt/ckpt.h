@@ -151,8 +151,9 @@ int ckpt_list(const char *dir, const char *job, struct ckpt_entry **entries_out,
 int ckpt_jobs(const char *dir, char **names_out, struct ckpt_why *why);
 
 /* Keeps the newest keep_n (at least one) and those whose step is a multiple of `every` (0: none for
- * that reason), and takes the others away; and what attempts for steps up to the newest, with a tag
- * other than `tag` (may be NULL), have left behind. */
+ * that reason), and takes the others away; and what attempts for steps before the newest have left
+ * behind, whoever's they are: a writer that failed may have come after ckpt_abandon(). And those
+ * for the newest's step, with a tag other than `tag` (may be NULL). */
 int ckpt_prune(const char *dir, const char *job, uint32_t keep_n, uint64_t every, const char *tag,
                struct ckpt_why *why);
 

@@ -221,8 +221,8 @@ static bool is_left_behind(const char *name, uint64_t newest, const char *tag)
     if (!name_is_attempt(name, &step, &its) || strcmp(its, NAME_OLD) == 0) {
         return false;
     }
-    return strcmp(its, NAME_GONE) == 0 ||
-           (step <= newest && (tag == NULL || strcmp(its, tag) != 0));
+    return strcmp(its, NAME_GONE) == 0 || step < newest ||
+           (step == newest && (tag == NULL || strcmp(its, tag) != 0));
 }
 
 static int sweep(const char *folder, uint64_t newest, const char *tag, struct ckpt_why *why)

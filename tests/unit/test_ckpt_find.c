@@ -222,16 +222,19 @@ static void what_attempts_left_goes_but_not_what_is_being_written(void **state)
 {
     struct ckpt_target mine = ckpt_kit_target(&kit, 20, "mine", 2);
     struct ckpt_target older = ckpt_kit_target(&kit, 10, "other", 2);
+    struct ckpt_target before = ckpt_kit_target(&kit, 10, "mine", 2);
     struct ckpt_target same = ckpt_kit_target(&kit, 20, "other", 2);
     struct ckpt_target later = ckpt_kit_target(&kit, 30, "other", 2);
 
     save(20);
     ckpt_fail_shard(&mine, 0, "x");
+    ckpt_fail_shard(&before, 1, "x");
     ckpt_fail_shard(&older, 0, "x");
     ckpt_fail_shard(&same, 0, "x");
     ckpt_fail_shard(&later, 0, "x");
     prune(1, 0, "mine");
     assert_true(exists(".step-000000000020.mine"));
+    assert_false(exists(".step-000000000010.mine"));
     assert_false(exists(".step-000000000010.other"));
     assert_false(exists(".step-000000000020.other"));
     assert_true(exists(".step-000000000030.other"));
