@@ -281,7 +281,7 @@ static unsigned long round_of(uint32_t victim, unsigned long point)
 
 static void open_stage(void)
 {
-    ckpt_kit_open(&kit, false);
+    ckpt_kit_open_fast(&kit);
     for (int i = 0; i < 2; i++) {
         ckpt_kit_fill(&kit, (uint64_t)i + 1);
         states[i] = malloc((size_t)kit.bytes);

@@ -20,6 +20,8 @@ struct ckpt_kit {
 
 /* In a new folder below $TMPDIR, or /tmp. large: 4 chunks and a bit, otherwise 1 and a bit. */
 void ckpt_kit_open(struct ckpt_kit *k, bool large);
+/* … in memory where that can be: for sweeps that ask nothing of the disk. */
+void ckpt_kit_open_fast(struct ckpt_kit *k);
 /* … below this one, which stays. */
 void ckpt_kit_open_in(struct ckpt_kit *k, const char *folder, bool large);
 void ckpt_kit_close(struct ckpt_kit *k);
