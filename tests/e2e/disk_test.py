@@ -13,54 +13,19 @@ import sys
 import time
 
 import kit
+import mounts
 import tap
+from mounts import fill, make_room
 
 LEASE_S = 1
 SERVE = ('--lease', str(LEASE_S), '--join-window', '0.1')
 SLOWSYNC = os.path.join(os.environ.get('E2E_PROGRAMS', ''), 'libslowsync.so')
 FIU = ('/usr/lib/fiu/fiu_run_preload.so', '/usr/lib/fiu/fiu_posix_preload.so')
-MOUNTS = 'E2E_OWN_MOUNTS'  # "1": this process may mount; "0": it can't, as was found out.
-
-
-def enter_namespace():
-    """Goes on as a process that may mount, if there is a way; what it mounts goes with it."""
-    if MOUNTS in os.environ:
-        return
-    for way in (['unshare', '--mount'], ['unshare', '--map-root-user', '--mount']):
-        if subprocess.run([*way, 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'], check=False,
-                          stderr=subprocess.DEVNULL).returncode == 0:
-            os.environ[MOUNTS] = '1'
-            os.execvp(way[0], [*way, sys.executable, *sys.argv])
-    os.environ[MOUNTS] = '0'
 
 
 def small_disk(world, size='1m'):
     """What the orchestrator `serve` of this world will have as its data directory."""
-    path = os.path.join(world.dir, 'serve.data')
-    if os.environ[MOUNTS] != '1':
-        tap.skip('mounting a small file system is not permitted here')
-    os.mkdir(path, 0o700)
-    subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size},mode=0700', 'tmpfs', path], check=True)
-    world.last.append(lambda: subprocess.run(['umount', path], check=True))
-    return path
-
-
-def fill(disk):
-    """To the last byte."""
-    fd = os.open(os.path.join(disk, 'filler'), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    n = 65536
-    while n > 0:
-        try:
-            os.write(fd, bytes(n))
-        except OSError:
-            n //= 2
-    os.close(fd)
-
-
-def make_room(disk):
-    path = os.path.join(disk, 'filler')
-    os.truncate(path, 0)  # A process that another case is about to start may hold it for a moment.
-    os.unlink(path)
+    return mounts.small_disk(world, 'serve.data', size)
 
 
 def known(job):
@@ -301,5 +266,5 @@ def test_syncs_that_fail_now_and_then_lose_nothing_that_was_acknowledged():
 
 
 if __name__ == '__main__':
-    enter_namespace()
+    mounts.enter()
     kit.run(__name__, jobs=8)

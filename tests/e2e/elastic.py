@@ -84,11 +84,12 @@ class Training:
         self.env = {'MUSTER_AUDIT': self.audit_dir, 'TRAINER_LIMIT': self.limit_file, **env}
         self.nodes = {}
 
-    def start(self, *names, flags=(), args=(), **env):
+    def start(self, *names, flags=(), args=(), before=(), **env):
         """One after the other, so that this is their order."""
         for name in names:
             self.nodes[name] = self.job.node(name, *self.flags, *flags, script=self.model.program,
-                                             args=(*self.model.args, *args), **{**self.env, **env})
+                                             args=(*self.model.args, *args), before=before,
+                                             **{**self.env, **env})
             self.nodes[name].wait_log('in job ')
 
     def limit(self, step):

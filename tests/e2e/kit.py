@@ -237,12 +237,13 @@ class Process:
         self.path = os.path.join(world.dir, title)
         self.process = None
         self.code = None
+        self.before = ()  # Words of a command that goes on as muster.
         world.started.append(self)
 
     def spawn(self, words, **env):
         with open(self.path + '.out', 'ab') as out, open(self.path + '.err', 'ab') as err:
-            self.process = subprocess.Popen([MUSTER, *words], stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=err, env=self.world.env(**env),
+            self.process = subprocess.Popen([*self.before, MUSTER, *words], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=err, env=self.world.env(**env),
                                             cwd=self.world.dir, start_new_session=True)
 
     @property
@@ -372,9 +373,10 @@ class Job:
         self.dir = os.path.join(world.dir, 'job-' + name)
         os.mkdir(self.dir)
 
-    def node(self, name, *flags, script='report.py', args=(), where=None, **env):
+    def node(self, name, *flags, script='report.py', args=(), where=None, before=(), **env):
         """Starts an agent."""
         one = Node(self, name, flags, script, args, where, env)
+        one.before = before
         one.start()
         return one
 

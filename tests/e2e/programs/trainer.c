@@ -12,12 +12,13 @@
  *     pid=12
  *     step=3 generation=2 rank=0 world=3 samples=16
  *     element=3 value=2 generation=1      (--shard: the element that it had in that step)
- *     digest=0123456789abcdef steps=40 samples=640 slices=100 again=3 pause_us=120 status=-17
+ *     digest=0123456789abcdef steps=40 samples=640 slices=99 again=3 pause_us=9 saves=2 status=-17
  * and it does what its environment says:
  *     TRAINER_LIMIT=FILE       8 bytes: it computes no slice of a step after that number
  *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would
  *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
+ *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
@@ -37,7 +38,7 @@ struct trainer {
     uint64_t check_every;
     const char *shard;
     const volatile uint64_t *limit;
-    uint64_t corrupt_at, round_from, hang_at;
+    uint64_t corrupt_at, round_from, hang_at, save_at;
     float *weights, *momentum, *gradient;
 };
 
@@ -188,6 +189,9 @@ static void on_step(struct trainer *t, const mu_work *work)
     }
     printf("step=%" PRIu64 " generation=%" PRIu64 " rank=%d world=%d samples=%" PRIu64 "\n",
            work->step, work->generation, work->rank, work->world, work->step_samples);
+    if (work->step == t->save_at && mu_checkpoint(t->run) != MU_OK) {
+        printf("unsaved=%" PRIu64 " why=%s\n", work->step, mu_error());
+    }
     fflush(stdout);
 }
 
@@ -230,9 +234,9 @@ static int train(struct trainer *t)
     }
     mu_training_get(t->run, &told);
     printf("%s=%016" PRIx64 " steps=%" PRIu64 " samples=%" PRIu64 " slices=%" PRIu64
-           " again=%" PRIu64 " pause_us=%" PRIu64 " status=%d\n",
+           " again=%" PRIu64 " pause_us=%" PRIu64 " saves=%" PRIu64 " status=%d\n",
            rc == MU_EDONE ? "digest" : "left", digest(t), told.step, told.samples, told.slices,
-           told.slices_again, told.pause_max_us, rc);
+           told.slices_again, told.pause_max_us, told.saves, rc);
     fflush(stdout);
     return 0;
 }
@@ -306,7 +310,8 @@ int main(int argc, char **argv)
                         .digest_every = 10,
                         .corrupt_at = number_of("TRAINER_CORRUPT"),
                         .round_from = number_of("TRAINER_ROUND"),
-                        .hang_at = number_of("TRAINER_HANG")};
+                        .hang_at = number_of("TRAINER_HANG"),
+                        .save_at = number_of("TRAINER_SAVE")};
     int rc;
 
     if (read_options(&t, argc, argv) != 0 || open_limit(&t) != 0 || allocate(&t) != 0) {

@@ -1,0 +1,161 @@
+"""Jobs that train and save: what is in their folder, what is done to it, and what the logs say of it."""
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import tempfile
+
+import elastic
+import kit
+
+SLOWSYNC = os.path.join(elastic.PROGRAMS, 'libslowsync.so')
+CHUNK = 4 << 20
+TAKEOVER = re.compile(r'takeover: generation (\d+) starts from step (\d+)')
+RESTORED = re.compile(r'checkpoint: step (\d+) \(epoch \d+\) is restored from')
+SAVED = re.compile(r'checkpoint: step (\d+) is saved: .* by (\d+) worker')
+
+
+def small(steps, *args):
+    """A few KB: one chunk, one writer."""
+    return elastic.trainer(steps, '--sleep-us', '1000', *args)
+
+
+def large(steps, *args, count=1_100_000):
+    """Three chunks, which are written side by side; little work."""
+    return elastic.trainer(steps, '--count', str(count), *args, samples=100, batch=8)
+
+
+class Saving(elastic.Training):
+    """Nodes that save into one folder. A folder that is there before, and stays, may be given."""
+
+    def __init__(self, world, model, *flags, every=5, folder=None, restarts=1000, **more):
+        self.folder = folder or os.path.join(world.dir, 'ckpt')
+        self.every = every
+        super().__init__(world, model, '--max-restarts', str(restarts), '--ckpt-every', str(every), *flags,
+                         **more)
+
+    def start(self, *names, flags=(), folder=None, **more):
+        for name in names:
+            super().start(name, flags=('--ckpt-dir', folder or self.folder, *flags), **more)
+
+    # ---- what is said ----
+
+    def logs(self, *names):
+        return ''.join(self.nodes[name].log() for name in names or self.nodes)
+
+    def saved(self):
+        """Steps that a worker said are saved, as it came; and by how many."""
+        return [tuple(map(int, found)) for found in SAVED.findall(self.logs())]
+
+    def restored(self):
+        """Steps that a worker said it has read."""
+        return [int(step) for step in RESTORED.findall(self.logs())]
+
+    def takeovers(self):
+        """(generation, step that it starts from) as the orchestrator said."""
+        return [tuple(map(int, found)) for found in TAKEOVER.findall(self.orchestrator.log())]
+
+    def first_after(self, generation):
+        """The first step that was done from that generation on; 0: none was."""
+        return min((step for step, number, _, _ in self.steps() if number >= generation), default=0)
+
+    def wait_saved(self, n=1, after=0):
+        """Until n steps after that one are there; they."""
+        return kit.wait_until(lambda: [s for s in steps_in(self.folder) if s > after][:n]
+                              if len([s for s in steps_in(self.folder) if s > after]) >= n else None,
+                              f'{n} checkpoints after step {after} were there')
+
+    # ---- what is done ----
+
+    def kill_workers(self, *names):
+        """All of them, as kill -9 does."""
+        for pid in [pid for name in names or self.nodes for pid in self.pids(name) if kit.lives(pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_nodes(self, *names):
+        for name in names or list(self.nodes):
+            self.nodes[name].kill9()
+
+    # ---- its end ----
+
+    def demand_digest(self):
+        """A step may have been done several times: the digest tells whether it was the same."""
+        found = elastic.digests(self.out())
+        want = self.model.alone()
+        assert found and set(found) == {want}, f'digests {found}, undisturbed {want}'
+
+    def ends_the_same(self, *names):
+        codes = {name: self.nodes[name].wait() for name in names or self.nodes}
+        assert set(codes.values()) == {0}, codes
+        self.demand_digest()
+
+
+# ---- a folder ----
+
+def new_folder():
+    """One that outlives clusters; a context."""
+    return tempfile.TemporaryDirectory(prefix='mu-ckpt-')
+
+
+def names_in(folder, job='default'):
+    try:
+        return sorted(os.listdir(os.path.join(folder, job)))
+    except FileNotFoundError:
+        return []
+
+
+def steps_in(folder, job='default'):
+    return [int(name[len('step-'):]) for name in names_in(folder, job) if name.startswith('step-')]
+
+
+def left_in(folder, job='default'):
+    """What is being written, is about to go, or was left behind."""
+    return [name for name in names_in(folder, job) if not name.startswith('step-')]
+
+
+def path_of(folder, step, *more, job='default'):
+    return os.path.join(folder, job, f'step-{step:012}', *more)
+
+
+def shards_of(folder, step, job='default'):
+    return sorted(name for name in os.listdir(path_of(folder, step, job=job)) if name.startswith('shard-'))
+
+
+def contents(folder):
+    """Every file below it, and what is in it."""
+    found = {}
+    for where, _, files in os.walk(folder):
+        for name in files:
+            with open(os.path.join(where, name), 'rb') as file:
+                found[os.path.join(where, name)] = file.read()
+    return found
+
+
+def flip(path, at=None):
+    """One bit; where, is drawn unless it is said."""
+    at = random.randrange(os.path.getsize(path)) if at is None else at
+    with open(path, 'r+b') as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def cut(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def verify(folder, job='default', every=True):
+    """`muster ckpt verify`: (exit code, what it said)."""
+    done = subprocess.run([kit.MUSTER, 'ckpt', 'verify', folder, job, *(['--all'] if every else [])],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False, timeout=kit.LONG_S)
+    return done.returncode, done.stdout
+
+
+def demand_intact(folder, job='default'):
+    code, said = verify(folder, job)
+    assert code == 0, said

@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""Checkpoints, in real processes: whoever is lost, the run goes on from the newest one that is intact, and ends
+with the bits of an undisturbed run; and a save that fails harms nothing.
+
+A failure names its seed: SEED=n runs that one alone. MUSTER_TEST_FULL=1 runs all.
+
+usage: [SEED=n] ckpt_test.py MUSTER [CASE…]
+"""
+import os
+import random
+import re
+import shutil
+import time
+
+import ckpt
+import elastic
+import kit
+import mounts
+
+SEED = int(os.environ['SEED']) if 'SEED' in os.environ else None
+
+
+def seeds(full, sample):
+    if SEED is not None:
+        return [SEED]
+    return full if kit.FULL else sample
+
+
+# ---- everyone is lost ----
+
+def went_back(job, takeovers_n):
+    """Waits for that takeover, and for a step after it; the step that it went back to, as was said."""
+    kit.wait_until(lambda: len(job.takeovers()) >= takeovers_n, f'there were {takeovers_n} takeovers')
+    generation, told = job.takeovers()[takeovers_n - 1]
+    first = kit.wait_until(lambda: job.first_after(generation), f'a step was done from generation {generation} on')
+    if first != told + 1:  # It was saved, and nobody could tell any more.
+        assert f'starts from step {first - 1}\n' in job.logs(), (generation, told, first)
+    assert (first - 1) % job.every == 0, (generation, told, first)
+    return first - 1
+
+
+def kill_all_again_and_again(model, seed, kills_n, **more):
+    chance = random.Random(seed)
+    with kit.World() as world:
+        job = ckpt.Saving(world, model, **more)
+        job.limit(0)
+        job.start('a', 'b', 'c')
+        back, told = 0, []
+        try:
+            for i in range(kills_n):
+                at = back + chance.randrange(1, 12)
+                job.limit(at + 4)
+                kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done')
+                time.sleep(chance.random() / 20)
+                job.kill_workers()
+                back = went_back(job, i + 1)
+                told.append(f'{at}→{back}')
+            job.limit(elastic.NO_LIMIT)
+            job.ends_the_same()
+        except Exception as error:
+            error.add_note(f'SEED={seed}; {told}')
+            raise
+        assert ckpt.left_in(job.folder) == [], ckpt.left_in(job.folder)
+        print(f'# seed {seed}: {", ".join(told)}', flush=True)
+
+
+def test_all_workers_are_killed_at_any_moment_and_the_bits_stay_the_same():
+    kills_n = 20 if kit.FULL else 5
+    for seed in seeds((1, 2, 3), (1,)):
+        kill_all_again_and_again(ckpt.large(kills_n * 14), seed, kills_n, nnodes='3')
+
+
+def test_all_workers_of_a_small_model_are_killed_at_any_moment_and_the_bits_stay_the_same():
+    for seed in seeds((11, 12), ()):
+        kill_all_again_and_again(ckpt.small(300), seed, 20, nnodes='1:3')
+
+
+def test_every_node_is_lost_and_new_ones_go_on():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.large(40), nnodes='1:3')
+        job.limit(17)
+        job.start('a', 'b', 'c')
+        job.wait_saved(3)
+        job.kill_nodes()
+        job.limit(elastic.NO_LIMIT)
+        job.start('d', 'e')
+        assert went_back(job, 1) in (10, 15)  # Nobody may have lived to tell of the last.
+        job.ends_the_same('d', 'e')
+
+
+# ---- the cluster is ended, and there is another one ----
+
+def part_of_a_run(folder, model, nodes, nproc, back, upto, **more):
+    """A cluster that goes on from step `back`, and is lost when it has saved step `upto`."""
+    with kit.World() as world:
+        job = ckpt.Saving(world, model, folder=folder, nnodes=str(nodes), nproc=nproc, **more)
+        job.limit(upto + 2)
+        job.start(*[f'n{i}' for i in range(nodes)])
+        kit.wait_until(lambda: upto in ckpt.steps_in(folder), f'step {upto} was saved')
+        if back:
+            assert job.first_after(1) == back + 1 and set(job.restored()) == {back}, job.restored()
+            assert f'generation 1 starts from step {back}\n' in job.logs()
+
+
+def end_of_a_run(folder, model, nodes, nproc, back, **more):
+    """… or goes on to the end."""
+    with kit.World() as world:
+        job = ckpt.Saving(world, model, folder=folder, nnodes=str(nodes), nproc=nproc, **more)
+        job.start(*[f'n{i}' for i in range(nodes)])
+        job.ends_the_same()
+        assert len(elastic.digests(job.out())) == nodes * nproc
+        assert job.first_after(1) == (back + 1 if back < model.steps else 0), job.first_after(1)
+        assert set(job.restored()) == {back}, job.restored()
+        return job.logs()
+
+
+def sizes_4_2_7(model, *flags):
+    with ckpt.new_folder() as folder:
+        part_of_a_run(folder, model, 2, 2, 0, 15, *flags)
+        part_of_a_run(folder, model, 2, 1, 15, 30, *flags)
+        end_of_a_run(folder, model, 1, 7, 30, *flags)
+        ckpt.demand_intact(folder)
+        assert ckpt.left_in(folder) == [], ckpt.left_in(folder)
+        before = ckpt.contents(folder)
+        end_of_a_run(folder, model, 2, 1, model.steps, *flags)  # There is nothing left to do.
+        assert ckpt.contents(folder) == before
+
+
+def test_new_clusters_of_4_then_2_then_7_workers_go_on_and_the_bits_stay_the_same():
+    sizes_4_2_7(ckpt.large(45))
+    if kit.FULL:
+        sizes_4_2_7(ckpt.small(45))
+
+
+# ---- what is there is damaged, or somebody else's ----
+
+def a_folder_with_three(folder, model):
+    part_of_a_run(folder, model, 1, 2, 0, 15)
+    ckpt.demand_intact(folder)
+    assert ckpt.steps_in(folder) == [5, 10, 15], ckpt.steps_in(folder)
+    for name in ckpt.left_in(folder):
+        shutil.rmtree(os.path.join(folder, 'default', name))
+
+
+DAMAGES = {
+    'a bit of a shard': lambda folder, step: ckpt.flip(ckpt.path_of(folder, step, 'shard-0000')),
+    'half a manifest': lambda folder, step: ckpt.cut(ckpt.path_of(folder, step, 'manifest')),
+    'a bit of a manifest': lambda folder, step: ckpt.flip(ckpt.path_of(folder, step, 'manifest')),
+    'half a shard': lambda folder, step: ckpt.cut(ckpt.path_of(folder, step, 'shard-0001')),
+    'no shard': lambda folder, step: os.unlink(ckpt.path_of(folder, step, 'shard-0001')),
+    'no manifest': lambda folder, step: os.unlink(ckpt.path_of(folder, step, 'manifest')),
+}
+
+
+def test_of_a_damaged_checkpoint_it_is_said_and_the_one_before_is_taken():
+    model = ckpt.large(24)
+    with ckpt.new_folder() as whole:
+        a_folder_with_three(whole, model)
+        for what in DAMAGES if kit.FULL else list(DAMAGES)[:2]:
+            with ckpt.new_folder() as folder:
+                shutil.copytree(whole, folder, dirs_exist_ok=True)
+                DAMAGES[what](folder, 15)
+                said = end_of_a_run(folder, model, 2, 1, 10)
+                assert re.search(r"checkpoint: step 15 can't be restored: .+", said), (what, said)
+                ckpt.demand_intact(folder)  # The new one of step 15 has taken its place.
+                assert ckpt.steps_in(folder) == [15, 20, 24], (what, ckpt.steps_in(folder))
+
+
+def fails_clearly(folder, model, *words):
+    """Nothing is trained, nothing is touched, and it is said why."""
+    before = ckpt.contents(folder)
+    with kit.World() as world:
+        job = ckpt.Saving(world, model, folder=folder, nnodes='2', restarts=0)
+        job.start('a', 'b')
+        assert all(job.nodes[name].wait() != 0 for name in 'ab')
+        assert job.steps() == []
+        for word in words:
+            assert word in job.logs(), (word, job.logs())
+    assert ckpt.contents(folder) == before
+
+
+def test_if_all_are_damaged_nothing_is_started_and_nothing_is_overwritten():
+    model = ckpt.large(24)
+    with ckpt.new_folder() as folder:
+        a_folder_with_three(folder, model)
+        for what, step in (('a bit of a shard', 5), ('half a manifest', 10), ('half a shard', 15)):
+            DAMAGES[what](folder, step)
+        fails_clearly(folder, model, "step 5 can't be restored", "step 10 can't be restored",
+                      "step 15 can't be restored", 'there is no intact checkpoint to go on from',
+                      'remove what is there, or use another --ckpt-dir')
+
+
+def test_the_checkpoints_of_another_run_are_refused_and_stay():
+    model = ckpt.large(24)
+    with ckpt.new_folder() as folder:
+        a_folder_with_three(folder, model)
+        fails_clearly(folder, ckpt.large(24, '--seed', '2'), 'the seed is 1 there and 2 here',
+                      'Use another --ckpt-dir or job name')
+        fails_clearly(folder, ckpt.large(24, count=1000), 'is of another model: its part 0 is weights with '
+                      '4400000 bytes, and here it is weights with 4000')
+        end_of_a_run(folder, model, 1, 2, 15)
+
+
+# ---- hosts ----
+
+def test_without_a_shared_folder_every_host_has_whole_checkpoints_and_gives_them_to_those_without():
+    model = ckpt.large(30)
+    with ckpt.new_folder() as first, ckpt.new_folder() as second, ckpt.new_folder() as third:
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, nnodes='3')
+            job.limit(17)
+            hosts = [mounts.host(world, i) for i in range(2)]
+            job.start('a', 'b', folder=first, before=hosts[0])
+            job.start('c', folder=second, before=hosts[1])
+            for folder in (first, second):
+                kit.wait_until(lambda folder=folder: ckpt.steps_in(folder) == [5, 10, 15], 'three were saved')
+                ckpt.demand_intact(folder)
+            assert ckpt.shards_of(first, 15) == ['shard-0000', 'shard-0001']
+            assert ckpt.shards_of(second, 15) == ['shard-0000']
+        shutil.rmtree(ckpt.path_of(first, 15))  # The second has the newest.
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, nnodes='3')
+            for i, folder in enumerate((first, second, third)):
+                job.start('abc'[i], folder=folder, before=mounts.host(world, i))
+            job.ends_the_same()
+            assert job.first_after(1) == 16 and job.restored() == [15], (job.first_after(1), job.restored())
+            assert f'is restored from {second}/default' in job.logs('b')
+            assert all('this worker has the state of step 15' in job.logs(name) for name in 'ac')
+            for folder in (first, second, third):
+                ckpt.demand_intact(folder)
+                assert ckpt.steps_in(folder)[-1] == 30, ckpt.steps_in(folder)
+
+
+def test_with_a_shared_folder_all_hosts_write_one_checkpoint():
+    model = ckpt.large(30)
+    with ckpt.new_folder() as folder:
+        for back in (0, 15):
+            with kit.World() as world:
+                job = ckpt.Saving(world, model, '--ckpt-shared', nnodes='3', folder=folder)
+                job.limit(elastic.NO_LIMIT if back else 17)
+                for i in range(3):
+                    job.start('abc'[i], before=mounts.host(world, i))
+                if back == 0:
+                    job.wait_saved(3)
+                else:
+                    job.ends_the_same()
+                    assert job.first_after(1) == 16
+                assert {n for _, n in job.saved()} == {3}, job.saved()
+            newest = ckpt.steps_in(folder)[-1]
+            assert len(ckpt.shards_of(folder, newest)) == 3
+            ckpt.demand_intact(folder)
+        assert newest == 30
+
+
+# ---- when, and how many ----
+
+def test_by_the_clock_it_is_saved_so_often():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.small(1 << 40), every='1s', nnodes='2')
+        job.start('a', 'b')
+        kit.wait_until(lambda: len(job.saved()) >= 3, 'it was saved three times')
+        times = [float(second) + 60 * float(minute) for minute, second in re.findall(
+            r'T\d+:(\d+):([\d.]+)Z info  checkpoint: step \d+ is saved', job.logs())]
+        assert all(0.8 < (b - a) % 3600 for a, b in zip(times, times[1:])), times
+        job.orchestrator.say('shutdown', job.job.name)
+        assert [job.nodes[name].wait() for name in 'ab'] == [0, 0]
+
+
+def test_any_worker_can_want_a_checkpoint():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.small(30), every='1h', nnodes='2')
+        job.start('a')
+        job.start('b', TRAINER_SAVE='7')
+        job.ends_the_same()
+        found = ckpt.steps_in(job.folder)
+        assert len(found) == 2 and 8 <= found[0] <= 9 and found[1] == 30, found  # The last is, always.
+        assert 'unsaved' not in job.out()
+    with kit.World() as world:
+        job = elastic.Training(world, ckpt.small(10), nnodes='1')
+        job.start('a', TRAINER_SAVE='7')
+        job.ends_well()
+        assert 'unsaved=7 why=there is no folder for checkpoints' in job.out(), job.out()
+
+
+def test_the_newest_and_every_so_many_are_kept():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.small(50), '--ckpt-keep', '2', '--ckpt-keep-every', '20', nnodes='2')
+        job.start('a', 'b')
+        job.ends_the_same()
+        saved = sorted(step for step, _ in job.saved())
+        assert len(saved) > 5, job.logs()
+        want = sorted({*saved[-2:], *(step for step in saved if step % 20 == 0)})
+        assert ckpt.steps_in(job.folder) == want, (ckpt.steps_in(job.folder), saved)
+        assert ckpt.left_in(job.folder) == []
+
+
+def test_compressed_ones_give_the_same_bits():
+    model = ckpt.large(24)
+    with ckpt.new_folder() as folder:
+        part_of_a_run(folder, model, 2, 1, 0, 15)
+        plain = sum(map(len, ckpt.contents(ckpt.path_of(folder, 15)).values()))
+        shutil.rmtree(folder + '/default')
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, '--ckpt-zstd', folder=folder, nnodes='2')
+            job.limit(17)
+            job.start('a', 'b')
+            job.wait_saved(3)
+            packed = sum(map(len, ckpt.contents(ckpt.path_of(folder, 15)).values()))
+            assert packed < plain, (packed, plain)
+            job.kill_workers()
+            job.limit(elastic.NO_LIMIT)
+            went_back(job, 1)
+            job.ends_the_same()
+            ckpt.demand_intact(folder)
+
+
+# ---- saves that fail ----
+
+def test_on_a_full_disk_it_is_said_and_training_goes_on_and_saves_when_there_is_room():
+    with kit.World() as world:
+        disk = mounts.small_disk(world, 'disk', '64m')
+        job = ckpt.Saving(world, ckpt.large(60, '--sleep-us', '2000'), folder=disk, nnodes='2')
+        job.limit(7)
+        job.start('a', 'b')
+        job.wait_saved(1)
+        mounts.fill(disk)
+        job.limit(22)
+        kit.wait_until(lambda: re.search(r'step \d+ is not saved: .*the disk is full', job.logs()), 'it was said')
+        kit.wait_until(lambda: max(job.steps())[0] >= 22, 'it went on')
+        assert ckpt.steps_in(disk) == [5], ckpt.names_in(disk)
+        ckpt.demand_intact(disk)
+        mounts.make_room(disk)
+        job.limit(elastic.NO_LIMIT)
+        job.ends_the_same()
+        assert ckpt.steps_in(disk)[-1] == 60 and ckpt.left_in(disk) == [], ckpt.names_in(disk)
+        ckpt.demand_intact(disk)
+
+
+class SlowDisk:
+    """What is saved takes a while: somebody can be killed meanwhile."""
+
+    def __init__(self, world):
+        self.path = os.path.join(world.dir, 'slow')
+        self.env = {'LD_PRELOAD': ckpt.SLOWSYNC, 'SLOWSYNC_FILE': self.path}
+        self.set_ms(0)
+
+    def set_ms(self, ms):
+        with open(self.path, 'w', encoding='ascii') as file:
+            file.write(str(ms))
+
+
+def attempt_begun(folder, step):
+    """Waits until that step is being saved by at least two writers; the folder's name."""
+    def look():
+        for name in ckpt.left_in(folder):
+            if name.startswith(f'.step-{step:012}.') and '_' not in name and \
+                    len(os.listdir(os.path.join(folder, 'default', name))) >= 2:
+                return name
+        return None
+    return kit.wait_until(look, f'step {step} was being saved')
+
+
+def test_a_writer_that_is_killed_during_a_save_costs_that_one_only():
+    for victim in 'ab':
+        with kit.World() as world:
+            disk = SlowDisk(world)
+            job = ckpt.Saving(world, ckpt.large(40), every=10, nnodes='1:2', **disk.env)
+            job.limit(12)
+            disk.set_ms(1000)
+            job.start('a', 'b')
+            attempt_begun(job.folder, 10)
+            job.kill_workers(victim)
+            disk.set_ms(0)
+            job.limit(elastic.NO_LIMIT)
+            job.ends_the_same()
+            assert ckpt.steps_in(job.folder)[-1] == 40, ckpt.names_in(job.folder)
+            assert ckpt.left_in(job.folder) == [], ckpt.left_in(job.folder)
+            assert job.takeovers() == []
+            ckpt.demand_intact(job.folder)
+
+
+def test_what_a_killed_cluster_was_saving_is_never_taken_for_its_own_by_the_next():
+    """Steps and generations have the same numbers there."""
+    model = ckpt.large(20)
+    with ckpt.new_folder() as folder:
+        names = []
+        for _ in range(2):
+            with kit.World() as world:
+                disk = SlowDisk(world)
+                job = ckpt.Saving(world, model, every=10, folder=folder, nnodes='2', **disk.env)
+                job.limit(12)
+                disk.set_ms(5000)
+                job.start('a', 'b')
+                kit.wait_until(lambda: len(ckpt.left_in(folder)) > len(names), 'step 10 was being saved')
+                names = ckpt.left_in(folder)
+                assert ckpt.steps_in(folder) == []
+        assert len(set(names)) == 2, names
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, every=10, folder=folder, nnodes='2')
+            job.start('a', 'b')
+            job.ends_the_same()
+        assert ckpt.left_in(folder) == [] and ckpt.steps_in(folder) == [10, 20], ckpt.names_in(folder)
+        ckpt.demand_intact(folder)
+
+
+if __name__ == '__main__':
+    mounts.enter()
+    kit.run(__name__, 2)
