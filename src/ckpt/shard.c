@@ -143,6 +143,26 @@ static int finish(struct writer *w, struct ckpt_why *why)
     return rc;
 }
 
+/* What a process before this one has told, in an attempt of the same name that it did not live to
+ * end, is not true any more. */
+static int forget(const char *folder, uint32_t shard, struct ckpt_why *why)
+{
+    static const char *const ends[] = {SHARD_SUMS, SHARD_FAILED};
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        struct path p;
+        int rc = shard_path(&p, folder, shard, ends[i], why);
+
+        if (rc != MU_OK) {
+            return rc;
+        }
+        if (file_unlink(AT_FDCWD, p.text, false) != 0 && errno != ENOENT) {
+            return file_failed(why, "take away", p.text);
+        }
+    }
+    return MU_OK;
+}
+
 static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t shard,
                        const uint8_t *data, const _Atomic bool *cancel, struct ckpt_why *why)
 {
@@ -199,6 +219,7 @@ int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t 
     }
     if (rc == MU_OK) {
         rc = make_folders(t, folder.text, &own);
+        rc = rc == MU_OK ? forget(folder.text, shard, &own) : rc;
         rc = rc == MU_OK ? write_shard(t, folder.text, shard, data, cancel, &own) : rc;
         if (rc != MU_OK) {
             ckpt_fail_shard(t, shard, own.text);

@@ -22,22 +22,25 @@ static unsigned long calls_n, bad_call; /* 0: all is well */
 static bool stays_bad;
 static int bad_errno;
 
-static bool fails(void)
+static const char *failed; /* the first that did */
+
+static bool fails(const char *name)
 {
     calls_n++;
     if (bad_call == 0 || (stays_bad ? calls_n < bad_call : calls_n != bad_call)) {
         return false;
     }
+    failed = failed != NULL ? failed : name;
     errno = bad_errno;
     return true;
 }
 
-#define WRAP(type, name, params, args)            \
-    type __wrap_##name params;                    \
-    type __real_##name params;                    \
-    type __wrap_##name params                     \
-    {                                             \
-        return fails() ? -1 : __real_##name args; \
+#define WRAP(type, name, params, args)                 \
+    type __wrap_##name params;                         \
+    type __real_##name params;                         \
+    type __wrap_##name params                          \
+    {                                                  \
+        return fails(#name) ? -1 : __real_##name args; \
     }
 
 WRAP(ssize_t, write, (int fd, const void *data, size_t n), (fd, data, n))
@@ -63,7 +66,7 @@ int __wrap_open64(const char *path, int flags, ...)
         mode = va_arg(args, mode_t);
         va_end(args);
     }
-    return fails() ? -1 : __real_open64(path, flags, mode);
+    return fails("open64") ? -1 : __real_open64(path, flags, mode);
 }
 
 /* ---- what is tried ---- */
@@ -149,6 +152,10 @@ static void look(int (*try)(void), int rc, unsigned long call)
     if (rc != MU_OK && (why.text[0] == '\0' || (rc != MU_EIO && rc != MU_ELIMIT))) {
         fail_msg("call %lu: %s (%s)", call, mu_strerror(rc), why.text);
     }
+    if (rc == MU_OK && failed != NULL && (try == save_next || try == save_same) &&
+        (strcmp(failed, "fsync") == 0 || strcmp(failed, "write") == 0)) {
+        fail_msg("call %lu: %s failed, and nobody said so", call, failed);
+    }
     if (!is_whole(10)) {
         fail_msg("call %lu took step 10 away", call);
     }
@@ -176,6 +183,7 @@ static unsigned long sweep_with(int (*try)(void), int error, bool forever)
         assert_int_equal(save_as(10, 1, "before"), MU_OK);
         why.text[0] = '\0';
         calls_n = 0;
+        failed = NULL;
         bad_call = call;
         stays_bad = forever;
         bad_errno = error;

@@ -162,6 +162,18 @@ static void a_cancelled_writer_leaves_no_shard(void **state)
     assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_EIO);
 }
 
+static void what_a_writer_told_before_does_not_count(void **state)
+{
+    const struct ckpt_target t = ckpt_kit_target(&kit, 9, "g1", 1);
+    _Atomic bool cancel = true;
+
+    ckpt_fail_shard(&t, 0, "another process, in its time");
+    assert_int_equal(ckpt_write_shard(&t, 0, kit.state, NULL, &why), MU_OK);
+    assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_OK);
+    assert_int_equal(ckpt_write_shard(&t, 0, kit.state, &cancel, &why), MU_EDONE);
+    expect_files(".step-000000000009.g1", "shard-0000.failed");
+}
+
 static void sums_of_another_attempt_are_not_taken(void **state)
 {
     const struct ckpt_target t = ckpt_kit_target(&kit, 9, "g1", 1);
@@ -300,6 +312,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_must_have_left_their_sums, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(one_that_fails_tells_the_others_why, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(a_cancelled_writer_leaves_no_shard, open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(what_a_writer_told_before_does_not_count, open_kit,
+                                        close_kit),
         cmocka_unit_test_setup_teardown(sums_of_another_attempt_are_not_taken, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(parts_that_do_not_sum_up_are_refused, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(the_same_again_leaves_what_is_there, open_kit, close_kit),
