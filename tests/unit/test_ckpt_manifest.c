@@ -236,6 +236,7 @@ static void what_does_not_add_up_is_refused(void **state)
         {"part 100 ", "part 99 "},
         {"part 100 ", "part 18446744073709551615 "},
         {"part 0 ", "part 18446744073709551615 "},
+        {"part 100 bias\npart 0 nothing", "part 18446744073709551615 bias\npart 101 nothing"},
         {"parts 3\n", "parts 2\n"},
         {"parts 3\n", "parts 4\n"},
         {"chunks 4\n", "chunks 3\n"},
