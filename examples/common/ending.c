@@ -58,8 +58,11 @@ static void write_report(FILE *file, const mu_training *t, const mu_world_info *
     fprintf(file, " \"pause_us\": %" PRIu64 ", \"pause_max_us\": %" PRIu64, t->pause_us,
             t->pause_max_us);
     fprintf(file, ", \"pause_all_us\": %" PRIu64 ",\n", t->pause_all_us);
-    fprintf(file, " \"state_sent\": %" PRIu64 ", \"state_got\": %" PRIu64 ",\n \"digest\": \"",
-            t->state_sent, t->state_got);
+    fprintf(file, " \"state_sent\": %" PRIu64 ", \"state_got\": %" PRIu64 ",\n", t->state_sent,
+            t->state_got);
+    fprintf(file, " \"checkpoint\": %" PRIu64 ", \"saves\": %" PRIu64 ", \"save_us\": %" PRIu64,
+            t->checkpoint, t->saves, t->save_us);
+    fprintf(file, ",\n \"digest\": \"");
     for (size_t i = 0; i < sizeof(t->digest); i++) {
         fprintf(file, "%02x", t->digest[i]);
     }
