@@ -39,6 +39,13 @@ static void forget(struct agreed *a)
     a->holds = a->counts = false;
 }
 
+void agreed_forget(struct comm *c)
+{
+    forget(c->agreed);
+    c->agreed->any = false;
+    c->agreed->committed = 0;
+}
+
 void agreed_close(struct comm *c)
 {
     if (c->agreed != NULL) {

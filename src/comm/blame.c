@@ -2,13 +2,12 @@
  * those who have not noticed that death yet, as if it had failed itself; suspicions are made from
  * this, so the blame is passed on (NOTE_ABORT) and never put on a rank that only passed it on. */
 #include "comm/exchange.h"
+#include "comm/tender.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
-#define LAST_WORDS_NS UINT64_C(20000000)
 #define SEEK_NS UINT64_C(100000000) /* how long a rank that gave up has to say why */
 
 int op_fail(struct op *op, int status, uint32_t rank, const char *fmt, ...)
@@ -227,28 +226,6 @@ static void tell(struct link *l, const struct note *note, const uint8_t *calls)
     }
 }
 
-/* Nobody sends the rest once this call has returned: what does not fit now is given a moment, for a
- * peer that reads. */
-static void flush_last_words(struct comm_group *g)
-{
-    const struct timespec nap = {.tv_nsec = 200000};
-    const uint64_t due_ns = wait_now_ns() + LAST_WORDS_NS;
-    bool busy = true;
-
-    while (busy && wait_now_ns() < due_ns) {
-        busy = false;
-        for (uint32_t r = 0; r < g->n; r++) {
-            struct link *l = r != g->me ? g->links[r] : NULL;
-
-            busy |= l != NULL && l->proved == g->number && atomic_load(&l->lost) == MU_OK &&
-                    l->ops->flush(l) == MU_EAGAIN;
-        }
-        if (busy) {
-            nanosleep(&nap, NULL);
-        }
-    }
-}
-
 void blame_tell(struct op *op)
 {
     struct comm_group *g = &op->c->group;
@@ -270,5 +247,7 @@ void blame_tell(struct op *op)
             tell(g->links[r], &note, calls);
         }
     }
-    flush_last_words(g);
+    if (group_flush(op->c)) {
+        tender_flush(op->c); /* Nobody else sends the rest once this call has returned. */
+    }
 }

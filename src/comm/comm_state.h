@@ -119,6 +119,7 @@ int views_open(struct comm *c);
 void views_close(struct comm *c);
 int agreed_open(struct comm *c);
 void agreed_close(struct comm *c);
+void agreed_forget(struct comm *c); /* it has no history any more. The engine is held */
 int mailbox_open(struct comm *c);
 void mailbox_close(struct comm *c);
 int moving_open(struct comm *c);

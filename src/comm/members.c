@@ -90,3 +90,17 @@ void group_set(struct comm *c, const struct comm_group *g)
     put_away_rest(c);
     group_free(&old);
 }
+
+/* A link that is lost is seen by whoever needs it. */
+bool group_flush(struct comm *c)
+{
+    const struct comm_group *g = &c->group;
+    bool left = false;
+
+    for (uint32_t r = 0; r < g->n; r++) {
+        struct link *l = r != g->me ? g->links[r] : NULL;
+
+        left |= l != NULL && l->ops->flush(l) == MU_EAGAIN;
+    }
+    return left;
+}

@@ -1,4 +1,5 @@
 #include "comm/exchange.h"
+#include "comm/tender.h"
 
 #include <inttypes.h>
 
@@ -199,18 +200,6 @@ static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns
     return wait_for(w, *due_ns);
 }
 
-/* A link that is lost is seen by look_around(), if it matters. */
-static void flush(struct op *op)
-{
-    struct comm_group *g = &op->c->group;
-
-    for (uint32_t r = 0; r < g->n; r++) {
-        if (r != g->me) {
-            (void)g->links[r]->ops->flush(g->links[r]);
-        }
-    }
-}
-
 int op_drive(struct op *op)
 {
     struct waiter *w = &op->c->waiter;
@@ -225,7 +214,7 @@ int op_drive(struct op *op)
 
         op->moved = false;
         w->alarm_seen = atomic_load(&op->c->alarm); /* What rings from here on ends the wait. */
-        flush(op);
+        (void)group_flush(op->c);
         rc = op->step(op);
         if (rc != MU_EAGAIN) {
             return rc;

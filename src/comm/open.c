@@ -142,6 +142,7 @@ void comm_rename(struct comm *c, wid self)
     tender_wake(c);
     group_set(c, &none);
     put_away_all(c);
+    agreed_forget(c);
     pthread_mutex_unlock(&c->engine);
     comm_leave(c);
 }

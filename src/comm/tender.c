@@ -12,6 +12,7 @@
 
 #define EVENTS_MAX 32
 #define SWEEP_AGAIN_MS 50
+#define FLUSH_AGAIN_MS 1
 
 int tender_watch(struct tender *t, int fd, uint32_t events, enum tender_what what, uint64_t id)
 {
@@ -84,6 +85,25 @@ static void drop_renamed(struct comm *c)
     }
 }
 
+/* What calls that are over have left queued. A call that is made sends it by itself. */
+static bool flush_left(struct comm *c)
+{
+    bool left = atomic_load(&c->tender->flush);
+
+    if (left && pthread_mutex_trylock(&c->engine) == 0) {
+        left = group_flush(c);
+        atomic_store(&c->tender->flush, left);
+        pthread_mutex_unlock(&c->engine);
+    }
+    return left;
+}
+
+void tender_flush(struct comm *c)
+{
+    atomic_store(&c->tender->flush, true);
+    tender_wake(c);
+}
+
 /* What is due, and how long there is nothing to do: in ms, -1: until something happens. */
 static int do_due(struct comm *c)
 {
@@ -98,6 +118,9 @@ static int do_due(struct comm *c)
     due_ns = MIN(due_ns, listeners_resume(c, now_ns));
     if (left) {
         due_ns = MIN(due_ns, now_ns + SWEEP_AGAIN_MS * MS);
+    }
+    if (flush_left(c)) {
+        due_ns = MIN(due_ns, now_ns + FLUSH_AGAIN_MS * MS);
     }
     if (due_ns == UINT64_MAX) {
         return -1;

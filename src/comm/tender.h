@@ -72,6 +72,7 @@ struct tender {
     int wake_fd;
     int tcp_fd, unix_fd; /* listeners; -1: none */
     _Atomic bool stop;
+    _Atomic bool flush; /* a call that is over has left something queued */
 
     /* The thread's. */
     struct hand *hands;
@@ -96,6 +97,9 @@ struct tender {
 void tender_stop(struct comm *c);
 /* Any thread: it is to look at everything anew. */
 void tender_wake(struct comm *c);
+/* The group's links have something queued, and no call is made that would send it: from now on it
+ * leaves as peers read. */
+void tender_flush(struct comm *c);
 /* The thread's: adds a descriptor; events as of epoll. */
 int tender_watch(struct tender *t, int fd, uint32_t events, enum tender_what what, uint64_t id);
 void tender_unwatch(struct tender *t, int fd);
@@ -170,6 +174,8 @@ void group_free(struct comm_group *g);
 /* The engine's holder: the group is this one (what it points to is given), with the links that
  * there are; others of the group before are closed. */
 void group_set(struct comm *c, const struct comm_group *g);
+/* The engine's holder: sends what is queued, as far as it goes; true: something is left. */
+bool group_flush(struct comm *c);
 /* … and c->lock: this link is the one to that rank. */
 void group_adopt(struct comm *c, uint32_t rank, struct link *l);
 

@@ -352,6 +352,63 @@ static void under_a_new_name_a_worker_starts_without_links(void **state)
     }
 }
 
+struct settling {
+    struct comm *comm;
+    pthread_t thread;
+    int rc;
+    bool committed;
+};
+
+static void *settle_one(void *arg)
+{
+    struct settling *s = arg;
+
+    s->rc = comm_settle(s->comm, KIT_LONG_MS, &s->committed);
+    return NULL;
+}
+
+static void *agree_one(void *arg)
+{
+    const struct comm_call call = {.op = COMM_BARRIER, .flags = COMM_AGREE, .timeout_ms = -1};
+    struct settling *s = arg;
+
+    s->rc = comm_run(s->comm, &call, NULL);
+    return NULL;
+}
+
+/* What the old one held when it was left out may have come to count without it. */
+static void under_a_new_name_a_worker_has_no_history(void **state)
+{
+    const struct comm_call plain = {.op = COMM_BARRIER, .timeout_ms = -1};
+    struct settling s[2] = {{.committed = false}};
+    struct kit kit;
+
+    kit_open_all(&kit, 2, 0, false);
+    kit_enter(&kit, 1, 0x3);
+    s[0].comm = kit.comms[0];
+    s[1].comm = kit.comms[1];
+    assert_int_equal(pthread_create(&s[0].thread, NULL, agree_one, &s[0]), 0);
+    assert_int_equal(comm_run(kit.comms[1], &plain, NULL), MU_OK); /* and says no READY */
+    comm_fence(kit.comms[0], 2);
+    assert_int_equal(pthread_join(s[0].thread, NULL), 0);
+    assert_int_equal(s[0].rc, MU_EPEER); /* It holds the result. */
+    kit_enter(&kit, 2, 0x2);
+    agree_one(&s[1]);
+    assert_int_equal(s[1].rc, MU_OK);
+    kit.members[0].worker = wid_make(1, 0, 2);
+    comm_rename(kit.comms[0], kit.members[0].worker);
+    kit_enter(&kit, 3, 0x3);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&s[i].thread, NULL, settle_one, &s[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(s[i].thread, NULL), 0);
+        assert_int_equal(s[i].rc, MU_OK);
+        assert_false(s[i].committed);
+    }
+    kit_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +428,7 @@ int main(void)
         cmocka_unit_test(closing_ends_whatever_waits),
         cmocka_unit_test(after_a_stop_nothing_begins),
         cmocka_unit_test(under_a_new_name_a_worker_starts_without_links),
+        cmocka_unit_test(under_a_new_name_a_worker_has_no_history),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
