@@ -335,20 +335,41 @@ static void on_end(struct sweep_agent *a, uint32_t index)
     s->attached = false;
 }
 
-/* Its process has ended: if it was needed, the others go on without it. */
-static void on_gone(struct sweep_agent *a, uint32_t index)
+static bool is_needed(struct sweep_agent *a, uint32_t index)
 {
-    bool in_newest = sweep_is_member(a, index);
-    bool in_active = member_of(&a->last_active, a->seats[index].self) != NULL;
+    return !a->ended &&
+           (sweep_is_member(a, index) || member_of(&a->last_active, a->seats[index].self) != NULL);
+}
 
-    a->seats[index].pid = -1;
-    if (a->ended || !(in_newest || in_active)) {
-        return;
-    }
+static void form_without(struct sweep_agent *a)
+{
     if (a->last_active.number == 0) {
         form_first(a);
     } else {
         form_failure(a);
+    }
+}
+
+/* Its process has ended: if it was needed, the others go on without it. */
+static void on_gone(struct sweep_agent *a, uint32_t index)
+{
+    const bool needed = is_needed(a, index);
+
+    a->seats[index].pid = -1;
+    if (needed) {
+        form_without(a);
+    }
+}
+
+/* It goes on under another name. If it was taken in as the old one meanwhile, nobody can come to
+ * that generation. */
+static void on_forget(struct sweep_agent *a, uint32_t index)
+{
+    const bool needed = is_needed(a, index);
+
+    give_life(a, index);
+    if (needed) {
+        form_without(a);
     }
 }
 
@@ -376,7 +397,7 @@ static void on_frame(struct sweep_agent *a, uint32_t index)
     if (h.type == WIRE_REPORT && msg.report.incarnation == wid_incarnation(s->self)) {
         s->said = msg.report;
     } else if (h.type == WIRE_FORGET && msg.forget.worker == s->self) {
-        give_life(a, index);
+        on_forget(a, index);
     } else if (h.type == WIRE_CONFIG) {
         on_config(a, index, &msg.config);
     } else if (h.type == WIRE_SUSPECT) {
