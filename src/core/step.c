@@ -274,6 +274,7 @@ static void commit_try(struct step *s, struct step_effects *fx)
         }
     } else if (s->phase == STEP_IDLE && s->has_said && all_ready(s, s->committed, &minimum) &&
                minimum > s->group.number && s->next.number == minimum) {
+        slices_clear(&s->have); /* Of a step that a loss cut short: the plan knows of none. */
         move_on(s, fx);
     }
 }

@@ -108,6 +108,9 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
         t->base_due = true;
         break;
     case STEP_COMPUTE:
+        if (slices_count(&t->step.have) == 0) {
+            blocks_clear(&t->blocks); /* What is there is of an older plan, and counts no more. */
+        }
         t->todo = *e->slices;
         t->todo_step = e->step;
         t->todo_generation = t->step.group.number;

@@ -277,6 +277,18 @@ def test_a_node_more_than_max_waits_warm_and_is_taken_in_at_once():
         job.ends_well('b', 'c')
 
 
+def test_with_too_few_it_waits_in_the_middle_of_a_step_and_goes_on_when_there_are_enough():
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(60, '--sleep-us', '5000'), '--max-restarts', '100', nnodes='3')
+        job.start('a', 'b', 'c')
+        last = job.trained(3)
+        for name in 'acb':
+            os.kill(job.pids(name)[-1], signal.SIGKILL)  # Its agent starts another one.
+            last = job.trained(3, after=last + 1)
+        job.ends_well()
+        assert all(len(job.pids(name)) == 2 for name in 'abc')
+
+
 # ---- leaving ----
 
 def test_a_drained_node_leaves_at_a_boundary_and_nothing_is_computed_again():

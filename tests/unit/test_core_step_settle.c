@@ -228,6 +228,38 @@ static void a_failure_generation_that_holds_settles_and_then_waits(void **state)
     assert_int_equal(worker(3)->committed, 5);
 }
 
+/* Subtrees are joined as slices come: one too many, and the plan's are not to be found. */
+static void after_a_hold_nobody_has_slices_that_are_not_its_own(void **state)
+{
+    struct slices mine;
+
+    trained(3, 3);
+    crew.stop_at = 4;
+    compute(1);
+    compute(2);
+    lose(0);
+    lose_letters();
+    tell_all(generation(2, GENERATION_FAILURE, 1, GENERATION_HOLD, "1 2"));
+    tell_active_all(2);
+    flow(4);
+    assert_int_equal(worker(1)->phase, STEP_IDLE);
+    assert_int_equal(worker(1)->committed, 3);
+    tell_all(generation(3, GENERATION_BOUNDARY, 2, 0, "1 2 3+"));
+    linked(1);
+    linked(2);
+    deliver();
+    for (uint32_t i = 1; i <= 2; i++) {
+        assert_int_equal(worker(i)->group.number, 3);
+        compute(i);
+        plan_slices(&worker(i)->plan, worker(i)->group.me, &mine);
+        assert_memory_equal(&worker(i)->have, &mine, sizeof(mine));
+    }
+    flow(4);
+    tell_active_all(3);
+    flow(5);
+    assert_int_equal(worker(3)->committed, 5);
+}
+
 static void a_member_that_has_entered_says_no_ready_in_the_old_generation(void **state)
 {
     hold_4("01");
@@ -283,6 +315,7 @@ int main(void)
         CREW_CASE(an_orphan_does_not_commit_what_all_hold),
         CREW_CASE(the_last_survivor_settles_with_itself),
         CREW_CASE(a_failure_generation_that_holds_settles_and_then_waits),
+        CREW_CASE(after_a_hold_nobody_has_slices_that_are_not_its_own),
         CREW_CASE(a_member_that_has_entered_says_no_ready_in_the_old_generation),
         CREW_CASE(a_loss_in_the_middle_of_a_planned_change_goes_back_to_the_active_one),
     };
