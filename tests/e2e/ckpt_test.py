@@ -379,6 +379,17 @@ def test_a_writer_that_is_killed_during_a_save_costs_that_one_only():
             ckpt.demand_intact(job.folder)
 
 
+def test_the_last_state_is_saved_however_slow_the_disk_is():
+    with kit.World() as world:
+        disk = SlowDisk(world)
+        job = ckpt.Saving(world, ckpt.large(12), nnodes='2', **disk.env)
+        disk.set_ms(500)
+        job.start('a', 'b')
+        job.ends_the_same()
+        assert ckpt.steps_in(job.folder)[-1] == 12, job.logs()
+        ckpt.demand_intact(job.folder)
+
+
 def test_what_a_killed_cluster_was_saving_is_never_taken_for_its_own_by_the_next():
     """Steps and generations have the same numbers there."""
     model = ckpt.large(20)
