@@ -208,6 +208,9 @@ static void remove_ranks(struct vars *v)
 /* One word of ours about checkpoints, and all of them are ours. */
 static void set_ckpt(struct vars *v, const struct environ_ckpt *c)
 {
+    if (c->memory_dir != NULL) {
+        set(v, "MUSTER_CKPT_MEMORY", c->memory_dir);
+    }
     if (c->dir == NULL) {
         return;
     }

@@ -18,6 +18,8 @@ struct environ_ckpt {
     uint32_t keep_every; /* … and those whose step is a multiple of this; 0: no others */
     bool shared;         /* all hosts see the same folder: all ranks write one together */
     bool zstd;
+    bool memory;            /* the newest state is kept in memory, too … */
+    const char *memory_dir; /* … there; NULL: it is not */
 };
 
 #define ENVIRON_CKPT_EVERY "10m"
@@ -61,7 +63,7 @@ struct environ_config {
  *   MUSTER_JOB, MUSTER_NODE, MUSTER_SLOT, MUSTER_RUN, MUSTER_GENERATION (0: none), MUSTER_SOCKET,
  *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
  *   MUSTER_NUMERICS, MUSTER_CKPT_DIR, MUSTER_CKPT_EVERY, MUSTER_CKPT_KEEP, MUSTER_CKPT_KEEP_EVERY,
- *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there) */
+ *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there), MUSTER_CKPT_MEMORY */
 int environ_make(const struct environ_config *config, char ***env_out);
 
 /* The value of TF_CONFIG: JSON text, the caller's, to be given to free(). The first chief is

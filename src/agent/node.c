@@ -324,6 +324,7 @@ static void on_guard(uv_timer_t *timer)
 static void close_parts(struct node *n)
 {
     node_link_close(n, FLUSH_MS);
+    node_memory_close(n);
     if (n->keeper != NULL) {
         keeper_close(n->keeper);
     }

@@ -78,6 +78,7 @@ static int make_environ(struct node *n, const struct agent_effect *e, uint64_t m
                                 .cookie = n->slots[e->slot].cookie,
                                 .marker = marker};
 
+    ec.ckpt.memory_dir = node_memory_dir(n);
     return environ_make(&ec, env_out);
 }
 

@@ -132,6 +132,7 @@ struct node_queued {
 
 struct node {
     const struct node_config *config;
+    char memory_dir[80]; /* "": none (yet) */
     uv_loop_t loop;
     uv_timer_t timer;
     uv_signal_t signals[NODE_SIGNALS];
@@ -313,5 +314,12 @@ int node_signals_open(struct node *n);
 /* They are still caught, and mean nothing any more: what is over ends with its own code. */
 void node_signals_unref(struct node *n);
 void node_signals_close(struct node *n);
+
+/* ---- node_memory.c ---- */
+
+/* Where workers keep their newest state; NULL: nowhere. The agent has been welcomed. */
+const char *node_memory_dir(struct node *n);
+/* If the run has ended, nobody needs it any more. */
+void node_memory_close(struct node *n);
 
 #endif

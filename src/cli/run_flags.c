@@ -218,6 +218,9 @@ static const struct opt table[] = {
              "each host"},
     {OPT_FLAG, .name = "ckpt-zstd", AT(node.ckpt.zstd), .env = "MUSTER_CKPT_ZSTD",
      .help = "compress what is saved"},
+    {OPT_FLAG, .name = "keep-in-memory", AT(node.ckpt.memory),
+     .help = "keep the newest state in this host's memory, too: if all workers die and the host "
+             "lives, one step is done again at most. Needs no --ckpt-dir, and room for two states"},
 
     {OPT_GROUP, .help = "The script"},
     {OPT_FLAG, .letter = 'm', .name = "module", AT(module), .env = "PET_MODULE",

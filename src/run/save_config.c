@@ -19,6 +19,13 @@ static const char *var(const char *name)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
+static bool is_on(const char *name)
+{
+    const char *text = var(name);
+
+    return text != NULL && strcmp(text, "0") != 0;
+}
+
 /* A number, and what follows it. */
 static bool read_number(const char *text, uint64_t *n_out, const char **end_out)
 {
@@ -100,13 +107,19 @@ static int take_dir(struct save_config *c, const char *dir)
     return MU_OK;
 }
 
+int save_config_memory(struct save_config *c)
+{
+    *c = (struct save_config){.every_steps = 1, .keep = 2, .memory = true};
+    return take_dir(c, var("MUSTER_CKPT_MEMORY"));
+}
+
 int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int64_t ms)
 {
     uint64_t keep = KEEP;
     int rc;
 
-    *c = (struct save_config){.shared = var("MUSTER_CKPT_SHARED") != NULL,
-                              .zstd = var("MUSTER_CKPT_ZSTD") != NULL};
+    *c = (struct save_config){.shared = is_on("MUSTER_CKPT_SHARED"),
+                              .zstd = is_on("MUSTER_CKPT_ZSTD")};
     rc = take_dir(c, dir != NULL ? dir : var("MUSTER_CKPT_DIR"));
     if (rc != MU_OK || c->dir[0] == '\0') {
         return rc;

@@ -18,8 +18,10 @@
 enum {
     LOOK_MS = 2,          /* between looks for what the others have written, at first … */
     LOOK_MS_MAX = 200,    /* … and later */
-    LOST_MS = 3000,       /* so long for those who live, when somebody was lost */
-    PATIENCE_MS = 120000, /* and for anybody … */
+    LOST_MS = 3000,       /* so long for those who live, when somebody was lost; training does not
+                           * wait for that, unless it is in memory: then there is no time at all */
+    PATIENCE_MS = 120000, /* and for anybody, … */
+    MEMORY_MS = 2000,     /* … if training does not wait for it, … */
     PATIENCE_TIMES = 10   /* … or so many times as long as this worker's own shard took */
 };
 
@@ -64,9 +66,9 @@ int saver_room(struct saver *s, size_t bytes)
 
 /* ---- writing ---- */
 
-static uint64_t patience_ms(uint64_t own_ms)
+static uint64_t patience_ms(const struct saver *s, uint64_t own_ms)
 {
-    return MAX((uint64_t)PATIENCE_MS, own_ms * PATIENCE_TIMES);
+    return MAX((uint64_t)(s->config.memory ? MEMORY_MS : PATIENCE_MS), own_ms * PATIENCE_TIMES);
 }
 
 static void nap(struct saver *s, uint64_t ms)
@@ -94,8 +96,8 @@ static int await_others(struct saver *s, uint64_t own_ms, struct ckpt_why *why)
         if (lost_ms == 0 && atomic_load(&s->alone)) {
             lost_ms = now_ms;
         }
-        if (atomic_load(&s->cancel) || now_ms - began_ms > patience_ms(own_ms) ||
-            (lost_ms != 0 && now_ms - lost_ms > LOST_MS)) {
+        if (atomic_load(&s->cancel) || now_ms - began_ms > patience_ms(s, own_ms) ||
+            (lost_ms != 0 && now_ms - lost_ms >= (s->config.memory ? 0 : LOST_MS))) {
             snprintf(why->text, sizeof(why->text),
                      "shard %" PRIu32 " of %" PRIu32 " did not come: its writer %s", shard,
                      c->target.shards_n, lost_ms != 0 ? "may be lost" : "takes too long");
@@ -106,16 +108,29 @@ static int await_others(struct saver *s, uint64_t own_ms, struct ckpt_why *why)
     }
 }
 
-static void tell_saved(struct saver *s, uint64_t began_ms)
+static void log_saved(const struct saver *s, uint64_t began_ms)
 {
     const struct save_copy *c = &s->copy;
-    struct ckpt_why why;
 
     log_info(AREA, "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
              c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
              (double)(run_now_ms() - began_ms) / 1e3, c->target.shards_n,
              c->target.shards_n > 1 ? "s" : "");
-    s->on_saved(s->arg, c->mark.step);
+}
+
+static void tell_saved(struct saver *s, uint64_t began_ms)
+{
+    const struct save_copy *c = &s->copy;
+    struct ckpt_why why;
+
+    if (s->config.memory) {
+        log_debug(AREA, "step %" PRIu64 " is in memory", c->mark.step);
+    } else {
+        log_saved(s, began_ms);
+    }
+    if (s->on_saved != NULL) {
+        s->on_saved(s->arg, c->mark.step);
+    }
     if (ckpt_prune(s->config.dir, s->job, s->config.keep, s->config.keep_every, c->tag, &why) !=
         MU_OK) {
         log_warn(AREA, "old checkpoints stay: %s", why.text);
@@ -123,7 +138,7 @@ static void tell_saved(struct saver *s, uint64_t began_ms)
 }
 
 /* The first of the writers ends what all have begun. */
-static void write_copy(struct saver *s)
+static bool write_copy(struct saver *s)
 {
     struct save_copy *c = &s->copy;
     const uint64_t began_ms = run_now_ms();
@@ -131,7 +146,7 @@ static void write_copy(struct saver *s)
     int rc = ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, &why);
 
     if (rc == MU_OK && c->shard != 0) {
-        return;
+        return true;
     }
     if (rc == MU_OK) {
         rc = await_others(s, run_now_ms() - began_ms, &why);
@@ -141,15 +156,16 @@ static void write_copy(struct saver *s)
     }
     if (rc == MU_OK) {
         tell_saved(s, began_ms);
-        return;
+        return true;
     }
-    log_error(AREA,
+    log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
               "step %" PRIu64 " is not saved: %s. Training goes on, and what was saved before is "
               "kept",
               c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
     if (c->shard == 0) {
         ckpt_abandon(&c->target);
     }
+    return false;
 }
 
 /* ---- the thread ---- */
@@ -162,16 +178,18 @@ static void *write_copies(void *arg)
     while (!s->stop) {
         if (s->busy) {
             const size_t room = s->prepare;
+            bool kept = false;
 
             s->prepare = 0;
             pthread_mutex_unlock(&s->lock);
             if (room > 0) {
                 (void)saver_room(s, room); /* If there is none, that is said when it is needed. */
             } else {
-                write_copy(s);
+                kept = write_copy(s);
             }
             pthread_mutex_lock(&s->lock);
             s->busy = false;
+            s->kept = kept ? s->copy.mark.step : s->kept;
             pthread_cond_broadcast(&s->changed);
         } else {
             pthread_cond_wait(&s->changed, &s->lock);
@@ -231,11 +249,14 @@ void saver_close(struct saver *s, uint64_t wait_ms)
 
 /* ---- from one to the other ---- */
 
-bool saver_take(struct saver *s)
+bool saver_take(struct saver *s, bool wait)
 {
     bool taken;
 
     pthread_mutex_lock(&s->lock);
+    while (wait && s->busy) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
     taken = !s->busy;
     pthread_mutex_unlock(&s->lock);
     return taken;
@@ -258,7 +279,7 @@ void saver_go(struct saver *s)
 
 void saver_prepare(struct saver *s, size_t bytes)
 {
-    if (saver_take(s) && bytes > s->copy.cap) {
+    if (saver_take(s, false) && bytes > s->copy.cap) {
         wake(s, bytes);
     }
 }

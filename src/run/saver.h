@@ -18,11 +18,14 @@ struct save_config {
     uint64_t keep_every;
     uint32_t keep;
     bool shared, zstd;
+    bool memory; /* dir is no disk's: each step goes there, and waits for the one before */
 };
 
 /* MUSTER_CKPT_DIR and its like; dir, steps and ms (NULL, 0, negative: not said) are the caller's
  * and come first. MU_EINVAL; says why. */
 int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int64_t ms);
+/* MUSTER_CKPT_MEMORY: a folder in memory, for the newest state. */
+int save_config_memory(struct save_config *c);
 
 /* What is to be written: a shard of the state as it was after a step. */
 struct save_copy {
@@ -39,14 +42,17 @@ struct save_copy {
 struct saver {
     struct save_config config;
     char job[MU_NAME_MAX];
-    /* A checkpoint is there. From the thread. */
+    /* A checkpoint is there. From the thread. NULL: nobody wants to know. */
     void (*on_saved)(void *arg, uint64_t step);
     void *arg;
+    uint32_t mark;              /* of the generation that has reduced the step */
+    uint32_t writer, writers_n; /* this worker's place among those who write the step's state */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */
     pthread_t thread;
     bool open, has_thread, busy, stop;
+    uint64_t kept;  /* the last step that this worker has written its part of */
     size_t prepare; /* bytes that the copy should have room for by then; 0: none */
     _Atomic bool cancel;
     _Atomic bool alone;    /* somebody was lost: who is missing will not come */
@@ -58,8 +64,9 @@ int saver_open(struct saver *s);
 /* Waits for what is under way, but for no longer than wait_ms; then gives it up. */
 void saver_close(struct saver *s, uint64_t wait_ms);
 
-/* False: the last one is still being written. Otherwise `copy` is the caller's until saver_go(). */
-bool saver_take(struct saver *s);
+/* False: the last one is still being written, and it does not wait for that. Otherwise `copy` is
+ * the caller's until saver_go(). */
+bool saver_take(struct saver *s, bool wait);
 void saver_go(struct saver *s);
 
 /* Makes room for so many bytes, in the thread; saver_room(): now. MU_ENOMEM. */

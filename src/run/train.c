@@ -42,7 +42,9 @@ void train_close(struct mu_run *run)
         blocks_close(&t->blocks);
         step_close(&t->step);
     }
-    saver_close(&t->saver, 0);
+    for (int i = 0; i < SAVERS_N; i++) {
+        saver_close(&t->savers[i], 0);
+    }
     audit_close(t);
     state_close(&t->state);
     free(t->samples);

@@ -121,6 +121,8 @@ const struct block *blocks_find(struct blocks *b, struct subtree tree);
 
 /* ---- train.c ---- */
 
+enum { SAVER_DISK, SAVER_MEMORY, SAVERS_N };
+
 struct train {
     struct step_effects fx; /* first */
     struct mu_run *run;
@@ -187,13 +189,12 @@ struct train {
     char why[ERROR_MAX];
 
     /* checkpoints */
-    struct saver saver;
-    bool save_due;              /* a member wants the committed step to be saved */
-    bool save_wanted;           /* … and the caller the next one; under the run's lock */
-    uint64_t saved_ms;          /* when it was last thought of */
-    uint32_t writer, writers_n; /* this worker's place among those who write the step's state */
-    uint64_t base_known;        /* what generation this one starts from has been agreed on */
-    bool base_seen;             /* there was a checkpoint, intact or not */
+    struct saver savers[SAVERS_N];
+    bool save_due;                     /* a member wants the committed step to be saved */
+    bool save_wanted;                  /* … and the caller the next one; under the run's lock */
+    uint64_t saved_ms;                 /* when it was last thought of */
+    uint64_t base_known;               /* what generation this one starts from has been agreed on */
+    bool base_seen;                    /* there was a checkpoint, intact or not */
     uint8_t base_holds[MU_REDUCE_MAX]; /* by rank: who has it */
 
     struct order order; /* of epoch order_epoch; n 0: none yet */
@@ -279,6 +280,8 @@ int train_base(struct train *t, wid *lost_out);
 int train_save_open(struct train *t);
 /* What is being written is written to its end; nothing is saved after this. */
 void train_save_close(struct train *t);
+/* What is kept in memory is there: waits for it. The state is that of the last committed step. */
+void train_save_keep(struct train *t);
 /* The members of `group` have reduced a step: who of them would write its state? */
 void train_save_writers(struct train *t);
 /* The state is that of `step`: saves it, if it is to be. */

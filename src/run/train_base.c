@@ -114,7 +114,7 @@ static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why)
 }
 
 /* MU_OK: the state is that of the checkpoint. */
-static int take(struct train *t, struct ckpt *c)
+static int take(struct train *t, struct ckpt *c, const struct saver *s)
 {
     const struct ckpt_mark *k = &ckpt_manifest(c)->mark;
     struct ckpt_why why = {.text = ""};
@@ -127,47 +127,90 @@ static int take(struct train *t, struct ckpt *c)
     t->samples_all = k->samples;
     t->shard.offset = k->offset;
     log_info(AREA, "step %" PRIu64 " (epoch %" PRIu64 ") is restored from %s/%s", k->step, k->epoch,
-             t->saver.config.dir, t->saver.job);
+             s->config.dir, s->job);
     return MU_OK;
 }
 
 /* ---- finding ---- */
 
-/* The newest at most `limit` that can be opened; *c_out NULL: there is none. What is damaged is
- * said, and passed over. */
-static int find(struct train *t, uint64_t limit, struct ckpt **c_out)
+/* A checkpoint, and where it is from. */
+struct found {
+    struct ckpt *c; /* NULL: there is none */
+    const struct saver *from;
+};
+
+static uint64_t step_of(const struct found *f)
 {
-    const char *dir = t->saver.config.dir, *job = t->saver.job;
+    return f->c != NULL ? ckpt_manifest(f->c)->mark.step : 0;
+}
+
+static void let_go(struct found *f)
+{
+    if (f->c != NULL) {
+        ckpt_close(f->c);
+    }
+    f->c = NULL;
+}
+
+/* The newest in this folder, at most `limit`, that can be opened. What is damaged is said, and
+ * passed over. */
+static int find_in(struct train *t, const struct saver *s, uint64_t limit, struct found *f)
+{
     struct ckpt_entry *entries = NULL;
     struct ckpt_why why = {.text = ""};
     uint32_t n = 0;
     int rc = MU_OK;
 
-    *c_out = NULL;
-    if (!t->saver.open) {
-        return MU_OK;
-    }
-    if (ckpt_list(dir, job, &entries, &n, &why) != MU_OK) {
+    *f = (struct found){.from = s};
+    if (ckpt_list(s->config.dir, s->job, &entries, &n, &why) != MU_OK) {
         log_error(AREA, "%s", why.text);
         return MU_OK;
     }
-    for (uint32_t i = 0; rc == MU_OK && i < n && *c_out == NULL; i++) {
+    for (uint32_t i = 0; rc == MU_OK && i < n && f->c == NULL; i++) {
         if (entries[i].step > limit) {
             continue;
         }
         t->base_seen = true;
-        if (ckpt_open(dir, job, entries[i].step, c_out, &why) != MU_OK) {
+        if (ckpt_open(s->config.dir, s->job, entries[i].step, &f->c, &why) != MU_OK) {
             log_error(AREA, "step %" PRIu64 " can't be restored: %s", entries[i].step, why.text);
-            *c_out = NULL;
+            f->c = NULL;
         } else {
-            rc = compare(t, ckpt_manifest(*c_out));
+            rc = compare(t, ckpt_manifest(f->c));
         }
     }
     if (rc != MU_OK) {
-        ckpt_close(*c_out);
-        *c_out = NULL;
+        let_go(f);
     }
     free(entries);
+    return rc;
+}
+
+/* The newest of all. What is in memory is this run's own, however much newer than what the
+ * orchestrator knows of; `tried`: what that was has been tried already, and older ones are left. */
+static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f)
+{
+    int rc = MU_OK;
+
+    *f = (struct found){.c = NULL};
+    for (int i = 0; rc == MU_OK && i < SAVERS_N; i++) {
+        const struct saver *s = &t->savers[i];
+        const uint64_t most = s->config.memory ? tried - 1 : MIN(limit, tried - 1);
+        struct found other;
+
+        if (!s->open) {
+            continue;
+        }
+        rc = find_in(t, s, most, &other);
+        if (rc == MU_OK && step_of(&other) > step_of(f)) {
+            let_go(f);
+            *f = other;
+        } else if (rc == MU_OK) {
+            let_go(&other);
+        }
+    }
+    if (rc != MU_OK) {
+        let_go(f);
+    }
     return rc;
 }
 
@@ -227,11 +270,12 @@ static bool reads(const uint8_t *said, uint32_t me, uint64_t step)
 }
 
 /* One checkpoint is tried. MU_EAGAIN: nobody could read it. */
-static int try_one(struct train *t, struct ckpt *c, uint64_t step, uint8_t *said, wid *lost_out)
+static int try_one(struct train *t, const struct found *f, uint64_t step, uint8_t *said,
+                   wid *lost_out)
 {
     const uint32_t n = t->step.group.n, me = t->step.group.me;
     const bool mine = reads(said, me, step);
-    int rc = tell_all(t, mine ? step : 0, mine ? take(t, c) : MU_OK, said, lost_out);
+    int rc = tell_all(t, mine ? step : 0, mine ? take(t, f->c, f->from) : MU_OK, said, lost_out);
 
     if (rc != MU_OK) {
         return rc;
@@ -266,31 +310,27 @@ static int from_nothing(struct train *t, bool seen, uint64_t wanted)
 
 static int agree(struct train *t, uint8_t *said, wid *lost_out)
 {
-    const uint64_t wanted = t->group.base_step;
-    uint64_t limit = wanted != 0 ? wanted : UINT64_MAX, step;
+    const uint64_t wanted = t->group.base_step, limit = wanted != 0 ? wanted : UINT64_MAX;
+    uint64_t step = UINT64_MAX; /* the last that was tried */
     bool seen = false;
     int rc;
 
     t->base_seen = false;
     do {
-        struct ckpt *c = NULL;
+        struct found f = {.c = NULL};
 
-        rc = find(t, limit, &c);
+        rc = find(t, limit, step, &f);
         if (rc == MU_OK) {
-            rc = tell_all(t, c != NULL ? ckpt_manifest(c)->mark.step : 0, t->base_seen, said,
-                          lost_out);
+            rc = tell_all(t, step_of(&f), t->base_seen, said, lost_out);
         }
         for (uint32_t r = 0; rc == MU_OK && r < t->step.group.n; r++) {
             seen |= said_of(said, r, SAYS_STATUS) != 0;
         }
-        step = rc == MU_OK ? newest(said, t->step.group.n) : 0;
-        if (step != 0) {
-            rc = try_one(t, c, step, said, lost_out);
-            limit = step - 1;
-        } else if (rc == MU_OK) {
-            rc = from_nothing(t, seen, wanted);
+        if (rc == MU_OK) {
+            step = newest(said, t->step.group.n);
+            rc = step != 0 ? try_one(t, &f, step, said, lost_out) : from_nothing(t, seen, wanted);
         }
-        ckpt_close(c);
+        let_go(&f);
     } while (rc == MU_EAGAIN);
     t->base_step = step;
     return rc;

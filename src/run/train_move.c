@@ -110,7 +110,9 @@ static int tell_generation(struct train *t, struct generation *g)
     free(t->pending.members);
     t->pending = *g;
     if (g->kind == GENERATION_FAILURE) {
-        atomic_store(&t->saver.alone, true);
+        for (int i = 0; i < SAVERS_N; i++) {
+            atomic_store(&t->savers[i].alone, true);
+        }
         train_pause_begin(t);
     }
     train_event(t, (struct step_event){.kind = STEP_ON_GENERATION, .u.generation = &t->pending});

@@ -63,6 +63,7 @@ int train_reduce(struct train *t)
     int rc;
 
     t->reduce_due = false;
+    train_save_keep(t);
     train_pause_end(t);
     train_release(t);
     t->result_samples = train_step_samples(t, t->reduce_step);

@@ -2,6 +2,7 @@
  *
  * After a step that is to be saved every member has the same state, and knows who the others are:
  * those who write cut it into shards, and each copies its own. */
+#include "base/crc32c.h"
 #include "base/log.h"
 #include "run/state.h"
 
@@ -33,49 +34,67 @@ static void on_saved(void *arg, uint64_t step)
 int train_save_open(struct train *t)
 {
     const mu_config *config = &t->run->config;
-    struct saver *s = &t->saver;
-    int rc = save_config_read(&s->config, t->run->ckpt_dir, config->ckpt_steps, config->ckpt_ms);
+    struct saver *disk = &t->savers[SAVER_DISK], *memory = &t->savers[SAVER_MEMORY];
+    int rc = save_config_read(&disk->config, t->run->ckpt_dir, config->ckpt_steps, config->ckpt_ms);
 
+    if (rc == MU_OK) {
+        rc = save_config_memory(&memory->config);
+    }
     if (rc != MU_OK) {
         return rc;
     }
-    snprintf(s->job, sizeof(s->job), "%s", t->run->life.job);
-    s->on_saved = on_saved;
-    s->arg = t;
+    disk->on_saved = on_saved;
+    disk->arg = t;
     t->saved_ms = run_now_ms();
-    rc = saver_open(s);
+    for (int i = 0; rc == MU_OK && i < SAVERS_N; i++) {
+        snprintf(t->savers[i].job, sizeof(t->savers[i].job), "%s", t->run->life.job);
+        rc = saver_open(&t->savers[i]);
+    }
     return rc == MU_OK ? rc : run_fail(rc, "no memory for checkpoints");
 }
 
 void train_save_close(struct train *t)
 {
-    saver_close(&t->saver, CLOSE_MS);
+    for (int i = 0; i < SAVERS_N; i++) {
+        saver_close(&t->savers[i], CLOSE_MS);
+    }
 }
 
 /* ---- who writes what ---- */
 
 /* Those on one host share its folder; if the folder is everybody's, so is the work. */
-void train_save_writers(struct train *t)
+static void find_writers(const struct train *t, struct saver *s)
 {
     const struct generation *g = &t->group;
     const uint32_t me = t->step.group.me;
 
-    t->writer = t->writers_n = 0;
-    for (uint32_t r = 0; r < g->members_n; r++) {
-        if (t->saver.config.shared || g->members[r].host == g->members[me].host) {
-            t->writer += r < me;
-            t->writers_n++;
+    s->mark = crc32c(0, g->key, sizeof(g->key));
+    s->writer = s->writers_n = 0;
+    for (uint32_t r = 0; s->open && r < g->members_n; r++) {
+        if (s->config.shared || g->members[r].host == g->members[me].host) {
+            s->writer += r < me;
+            s->writers_n++;
         }
     }
 }
 
-static void name_attempt(const struct train *t, char tag[CKPT_TAG_MAX])
+void train_save_writers(struct train *t)
 {
-    if (t->saver.config.shared) {
-        snprintf(tag, CKPT_TAG_MAX, "g%" PRIu64, t->result_generation);
+    for (int i = 0; i < SAVERS_N; i++) {
+        find_writers(t, &t->savers[i]);
+    }
+}
+
+/* Numbers of generations come again with another orchestrator; their keys do not. */
+static void name_attempt(const struct train *t, const struct saver *s, char tag[CKPT_TAG_MAX])
+{
+    if (s->writers_n == 1) {
+        snprintf(tag, CKPT_TAG_MAX, "w%" PRIx64, t->run->life.worker);
+    } else if (s->config.shared) {
+        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64, s->mark, t->result_generation);
     } else {
-        snprintf(tag, CKPT_TAG_MAX, "g%" PRIu64 "-h%" PRIx64, t->result_generation,
-                 t->run->life.host);
+        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64 "-h%" PRIx64, s->mark,
+                 t->result_generation, t->run->life.host);
     }
 }
 
@@ -93,7 +112,7 @@ static struct ckpt_mark mark_of(const struct train *t, uint64_t step)
                           .batch = t->sharded ? 0 : t->walk.batch_n,
                           .slices = t->step.config.slices_n};
 
-    snprintf(m.job, sizeof(m.job), "%s", t->saver.job);
+    snprintf(m.job, sizeof(m.job), "%s", t->run->life.job);
     clock_gettime(CLOCK_REALTIME, &now);
     m.saved_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     return m;
@@ -102,9 +121,8 @@ static struct ckpt_mark mark_of(const struct train *t, uint64_t step)
 /* ---- the copy ---- */
 
 /* Where the parts are, and how long: *bytes_out in all. */
-static int find_parts(struct train *t, const void **from, uint64_t *bytes_out)
+static int find_parts(struct train *t, struct save_copy *c, const void **from, uint64_t *bytes_out)
 {
-    struct save_copy *c = &t->saver.copy;
     struct ckpt_part *parts = realloc(c->parts, MAX(t->state.n, 1) * sizeof(*parts));
 
     if (parts == NULL) {
@@ -144,23 +162,23 @@ static void copy_range(const struct save_copy *c, const void *const *from, uint6
 }
 
 /* Fills saver.copy. MU_EAGAIN: nothing of it is this worker's to write. */
-static int copy_shard(struct train *t, const void **from, struct ckpt_target *target)
+static int copy_shard(struct train *t, struct saver *s, const void **from,
+                      struct ckpt_target *target)
 {
-    struct saver *s = &t->saver;
     struct save_copy *c = &s->copy;
     uint32_t first, end, chunks_n;
     uint64_t lo, hi;
-    int rc = find_parts(t, from, &target->bytes);
+    int rc = find_parts(t, c, from, &target->bytes);
 
     if (rc != MU_OK) {
         return rc;
     }
     chunks_n = ckpt_chunks(target->bytes);
-    target->shards_n = MIN(MIN(t->writers_n, MAX(chunks_n, 1)), (uint32_t)CKPT_SHARDS_MAX);
-    if (t->writer >= target->shards_n) {
+    target->shards_n = MIN(MIN(s->writers_n, MAX(chunks_n, 1)), (uint32_t)CKPT_SHARDS_MAX);
+    if (s->writer >= target->shards_n) {
         return MU_EAGAIN;
     }
-    ckpt_shard_chunks(chunks_n, target->shards_n, t->writer, &first, &end);
+    ckpt_shard_chunks(chunks_n, target->shards_n, s->writer, &first, &end);
     lo = MIN(first * CKPT_CHUNK, target->bytes);
     hi = MIN(end * CKPT_CHUNK, target->bytes);
     if (saver_room(s, hi - lo) != MU_OK) {
@@ -170,9 +188,8 @@ static int copy_shard(struct train *t, const void **from, struct ckpt_target *ta
     return MU_OK;
 }
 
-static void save(struct train *t, uint64_t step)
+static void save(struct train *t, struct saver *s, uint64_t step)
 {
-    struct saver *s = &t->saver;
     struct save_copy *c = &s->copy;
     char tag[CKPT_TAG_MAX];
     struct ckpt_target target = {
@@ -180,39 +197,40 @@ static void save(struct train *t, uint64_t step)
     const void **from;
     int rc;
 
-    name_attempt(t, tag);
-    if (!saver_take(s)) {
+    name_attempt(t, s, tag);
+    if (!saver_take(s, s->config.memory)) {
         log_warn(AREA, "step %" PRIu64 " is not saved: the last one is still being written", step);
-        target.shards_n = t->writers_n;
-        ckpt_fail_shard(&target, t->writer, "it is still writing the last one");
+        target.shards_n = s->writers_n;
+        ckpt_fail_shard(&target, s->writer, "it is still writing the last one");
         return;
     }
     from = malloc(MAX(t->state.n, 1) * sizeof(*from));
-    rc = from != NULL ? copy_shard(t, from, &target) : run_fail(MU_ENOMEM, "no memory");
+    rc = from != NULL ? copy_shard(t, s, from, &target) : run_fail(MU_ENOMEM, "no memory");
     free(from);
     if (rc == MU_EAGAIN) {
         return;
     }
     if (rc != MU_OK) {
         log_error(AREA, "step %" PRIu64 " is not saved: %s", step, mu_error());
-        ckpt_fail_shard(&target, t->writer, mu_error());
+        ckpt_fail_shard(&target, s->writer, mu_error());
         return;
     }
     memcpy(c->tag, tag, sizeof(tag));
     c->target = target;
     c->target.tag = c->tag;
-    c->shard = t->writer;
+    c->shard = s->writer;
     c->mark = mark_of(t, step);
     saver_go(s);
 }
 
 /* ---- when ---- */
 
-static bool is_due(const struct train *t, uint64_t step)
+static bool is_due(const struct train *t, const struct saver *s, uint64_t step)
 {
-    const uint64_t every = t->saver.config.every_steps, last = t->step.config.steps_n;
+    const uint64_t every = s->config.every_steps, last = t->step.config.steps_n;
 
-    return t->save_due || (every > 0 && step % every == 0) || (last > 0 && step >= last);
+    return s->open && ((t->save_due && !s->config.memory) || (every > 0 && step % every == 0) ||
+                       (last > 0 && step >= last));
 }
 
 /* Somebody was lost since: its shard will not come. */
@@ -221,10 +239,27 @@ static bool is_broken(const struct train *t)
     return t->step.group.number != t->result_generation && t->step.group.kind == GENERATION_FAILURE;
 }
 
+static void save_to(struct train *t, struct saver *s, uint64_t step)
+{
+    const uint64_t began_us = train_now_us();
+
+    if (is_broken(t)) {
+        log_info(AREA, "step %" PRIu64 " is not saved: a worker was lost in it", step);
+    } else {
+        save(t, s, step);
+    }
+    if (!s->config.memory) {
+        t->saved_ms = run_now_ms();
+        pthread_mutex_lock(&t->run->lock);
+        t->told.save_us = train_now_us() - began_us;
+        pthread_mutex_unlock(&t->run->lock);
+    }
+}
+
 /* By the clock one decides for all; anybody may ask. */
 static void look_ahead(struct train *t)
 {
-    const struct save_config *c = &t->saver.config;
+    const struct save_config *c = &t->savers[SAVER_DISK].config;
     const bool late =
         c->every_ms > 0 && t->step.group.me == 0 && run_now_ms() >= t->saved_ms + c->every_ms;
     bool wanted;
@@ -241,24 +276,33 @@ static void look_ahead(struct train *t)
 
 void train_save(struct train *t, uint64_t step)
 {
-    const uint64_t began_us = train_now_us();
-
-    if (!t->saver.open) {
-        return;
-    }
-    if (is_due(t, step)) {
-        if (is_broken(t)) {
-            log_info(AREA, "step %" PRIu64 " is not saved: a worker was lost in it", step);
-        } else {
-            save(t, step);
+    for (int i = 0; i < SAVERS_N; i++) {
+        if (is_due(t, &t->savers[i], step)) {
+            save_to(t, &t->savers[i], step);
         }
-        t->saved_ms = run_now_ms();
-        pthread_mutex_lock(&t->run->lock);
-        t->told.save_us = train_now_us() - began_us;
-        pthread_mutex_unlock(&t->run->lock);
     }
     t->save_due = false;
-    look_ahead(t);
+    if (t->savers[SAVER_DISK].open) {
+        look_ahead(t);
+    }
+}
+
+/* The next step may be committed when the one before can't be lost with all processes. If somebody
+ * was lost since, what was begun with it is not there: then one writes all of it. */
+void train_save_keep(struct train *t)
+{
+    struct saver *s = &t->savers[SAVER_MEMORY];
+
+    if (!s->open || t->step.committed == 0) {
+        return;
+    }
+    (void)saver_take(s, true);
+    find_writers(t, s);
+    if (s->writer == 0 && (s->kept != t->step.committed || atomic_load(&s->alone))) {
+        s->writers_n = 1;
+        save(t, s, t->step.committed);
+        (void)saver_take(s, true);
+    }
 }
 
 int mu_checkpoint(mu_run *run)
@@ -272,7 +316,7 @@ int mu_checkpoint(mu_run *run)
     t = run->train;
     if (t == NULL || !t->started) {
         rc = run_fail(MU_EINVAL, "nothing is trained yet: mu_data() or mu_shard() comes first");
-    } else if (!t->saver.open) {
+    } else if (!t->savers[SAVER_DISK].open) {
         rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
                                  "MUSTER_CKPT_DIR or mu_config.ckpt_dir");
     } else {

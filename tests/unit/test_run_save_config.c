@@ -60,6 +60,8 @@ static void everything_can_be_said(void **state)
     assert_int_equal(c.keep, 7);
     assert_int_equal(c.keep_every, 1000);
     assert_true(c.shared && c.zstd);
+    setenv("MUSTER_CKPT_ZSTD", "0", 1);
+    assert_false(read_well().zstd);
 }
 
 static void every_is_in_steps_or_in_time(void **state)
