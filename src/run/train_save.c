@@ -188,6 +188,12 @@ static int copy_shard(struct train *t, struct saver *s, const void **from,
     return MU_OK;
 }
 
+/* There is no later one: this is the state that all the work was for. */
+static bool is_last(const struct train *t, uint64_t step)
+{
+    return t->step.config.steps_n > 0 && step >= t->step.config.steps_n;
+}
+
 static void save(struct train *t, struct saver *s, uint64_t step)
 {
     struct save_copy *c = &s->copy;
@@ -198,7 +204,7 @@ static void save(struct train *t, struct saver *s, uint64_t step)
     int rc;
 
     name_attempt(t, s, tag);
-    if (!saver_take(s, s->config.memory)) {
+    if (!saver_take(s, s->config.memory || is_last(t, step))) {
         log_warn(AREA, "step %" PRIu64 " is not saved: the last one is still being written", step);
         target.shards_n = s->writers_n;
         ckpt_fail_shard(&target, s->writer, "it is still writing the last one");
@@ -227,10 +233,10 @@ static void save(struct train *t, struct saver *s, uint64_t step)
 
 static bool is_due(const struct train *t, const struct saver *s, uint64_t step)
 {
-    const uint64_t every = s->config.every_steps, last = t->step.config.steps_n;
+    const uint64_t every = s->config.every_steps;
 
     return s->open && ((t->save_due && !s->config.memory) || (every > 0 && step % every == 0) ||
-                       (last > 0 && step >= last));
+                       is_last(t, step));
 }
 
 /* Somebody was lost since: its shard will not come. */
