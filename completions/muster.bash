@@ -40,7 +40,7 @@ _muster()
 
         [[ $command == config ]] && words='get list put rm watch'
         [[ $command == bench ]] && words=allreduce
-        [[ $command == ckpt ]] && words='ls show verify rm export'
+        [[ $command == ckpt ]] && words='ls save show verify rm export'
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$words" -- "$word"))
         return

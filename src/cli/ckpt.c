@@ -25,15 +25,17 @@ static const struct opt table[] = {
 
 static const struct opts spec = {
     .command = "ckpt",
-    .usage = "[OPTIONS] ls|show|verify|rm|export DIR [JOB [STEP…]]",
+    .usage = "[OPTIONS] ls|show|verify|rm|export DIR [JOB [STEP…]], or: save JOB",
     .about =
         "Lists, shows, verifies, removes and exports the checkpoints that runs save in a folder "
         "(\"muster run --ckpt-dir DIR\"). STEP is the newest one unless it is given.\n"
         "ls reads what each checkpoint says of itself; verify reads all of it, and names the first "
         "chunk that is not what was written. rm never removes the last one of a job without "
         "--force. export makes a .npz file, which numpy.load() opens, or with --raw a folder with "
-        "a file for each part.",
-    .examples = "  muster ckpt ls /data/ckpt\n"
+        "a file for each part.\n"
+        "save asks the workers of a running job for one now; see \"muster ckpt save --help\".",
+    .examples = "  muster ckpt save default\n"
+                "  muster ckpt ls /data/ckpt\n"
                 "  muster ckpt show /data/ckpt default\n"
                 "  muster ckpt verify /data/ckpt default --all\n"
                 "  muster ckpt rm /data/ckpt default 1000 1200\n"
@@ -59,6 +61,7 @@ static const struct verb {
 static const struct verb *find_verb(const char *name, struct suggestion *s)
 {
     suggest_begin(s, name);
+    suggest_offer(s, "save");
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
         if (strcmp(verbs[i].name, name) == 0) {
             return &verbs[i];
@@ -157,6 +160,25 @@ static int take_words(const struct verb *v, const struct opts_words *words, stru
     return EXIT_SUCCESS;
 }
 
+/* ---- the one that asks a running job ---- */
+
+static const struct opts save_spec = {
+    .command = "ckpt save",
+    .usage = "[OPTIONS] JOB",
+    .about = "Asks the workers of a job to save a checkpoint after their next step. They do so "
+             "where \"muster run --ckpt-dir\" said; \"muster events\" tells when it is there.",
+    .examples = "  muster ckpt save default\n",
+    .table = ask_job_table,
+    .words_min = 1,
+    .words_max = 1,
+};
+
+static int save_main(int argc, char **argv)
+{
+    return ask_job_main(&save_spec, ADMIN_SAVE, "saves a checkpoint after its next step", argc,
+                        argv);
+}
+
 int ckpt_main(int argc, char **argv)
 {
     struct ckpt_call c = {0};
@@ -165,6 +187,9 @@ int ckpt_main(int argc, char **argv)
     const struct verb *v;
     int status;
 
+    if (argc > 1 && strcmp(argv[1], "save") == 0) {
+        return save_main(argc - 1, argv + 1);
+    }
     if (!opts_parse(&spec, argc, argv, &c, &words, &status)) {
         return status;
     }

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""States that are kept in memory, and checkpoints that are wanted now: with --keep-in-memory one step is done
+again at most, whenever all workers die; people, and a node that leaves, have a checkpoint made.
+
+A failure names its seed: SEED=n runs that one alone. MUSTER_TEST_FULL=1 runs all.
+
+usage: [SEED=n] keep_test.py MUSTER [CASE…]
+"""
+import os
+import random
+import re
+import signal
+import time
+
+import ckpt
+import elastic
+import kit
+
+SEED = int(os.environ.get('SEED', '1'))
+STARTS = re.compile(r'generation (\d+) starts from step (\d+)')
+
+
+class Keeping(elastic.Training):
+    """Without a folder on a disk."""
+
+    def __init__(self, world, model, **more):
+        super().__init__(world, model, '--max-restarts', '1000', '--keep-in-memory', **more)
+
+    def starts(self):
+        """(generation, step) of each start from what was kept."""
+        logs = ''.join(node.log() for node in self.nodes.values())
+        return sorted(tuple(map(int, found)) for found in STARTS.findall(logs))
+
+    def folders(self):
+        """Where states were read from."""
+        logs = ''.join(node.log() for node in self.nodes.values())
+        return set(re.findall(r'is restored from (/dev/shm/\S+)/default', logs))
+
+    def kill_workers(self):
+        for name in self.nodes:
+            for pid in self.pids(name):
+                if kit.lives(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+# ---- in memory ----
+
+def kill_all_again_and_again(model, seed, kills_n, **more):
+    chance = random.Random(seed)
+    with kit.World() as world:
+        job = Keeping(world, model, **more)
+        job.limit(0)
+        job.start('a', 'b', 'c')
+        done = 0
+        for i in range(kills_n):
+            at = done + chance.randrange(2, 8)
+            job.limit(at + 4)
+            kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done (seed {seed})')
+            time.sleep(chance.random() / 20)
+            job.kill_workers()
+            kit.wait_until(lambda i=i: len(job.starts()) > i, f'there were {i + 1} starts (seed {seed})')
+            done = max(job.steps())[0]
+            generation, back = job.starts()[i]
+            last = max(step for step, number, _, _ in job.steps() if number < generation)
+            assert back >= last - 1, f'seed {seed}: back to {back}, and {last} was done'
+        job.limit(elastic.NO_LIMIT)
+        codes = [node.wait() for node in job.nodes.values()]
+        assert set(codes) == {0}, codes
+        found = elastic.digests(job.out())
+        assert found and set(found) == {model.alone()}, (seed, found)
+        assert len(job.folders()) == 1
+        assert not any(map(os.path.exists, job.folders())), 'what was kept in memory is still there'
+
+
+def test_all_workers_are_killed_at_any_moment_and_one_step_is_done_again_at_most():
+    for seed in range(1, 4) if kit.FULL and 'SEED' not in os.environ else [SEED]:
+        kill_all_again_and_again(ckpt.small(200 if kit.FULL else 60, '--sleep-us', '3000'), seed,
+                                 20 if kit.FULL else 5)
+
+
+def test_of_a_larger_state_too():
+    kill_all_again_and_again(ckpt.large(120 if kit.FULL else 40), SEED, 12 if kit.FULL else 3)
+
+
+# ---- wanted now ----
+
+def test_people_can_want_a_checkpoint():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.small(1 << 40), every='1h', nnodes='2')
+        job.start('a', 'b')
+        kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
+        assert 'saves a checkpoint after its next step' in job.orchestrator.say('ckpt', 'save', job.job.name)
+        first = job.wait_saved()[0]
+        kit.wait_until(lambda: f'step {first} is saved' in job.orchestrator.log(), 'an event said so')
+        job.orchestrator.say('ckpt', 'save', job.job.name)
+        job.wait_saved(after=first)
+        job.orchestrator.say('shutdown', job.job.name)
+        assert [job.nodes[name].wait() for name in 'ab'] == [0, 0]
+
+
+def test_a_node_that_leaves_has_a_checkpoint_made_and_nothing_is_lost_with_the_last():
+    with ckpt.new_folder() as folder:
+        model = ckpt.small(400, '--sleep-us', '5000')
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, '--grace', '4', every='1h', folder=folder, nnodes='1')
+            job.start('a')
+            kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
+            job.nodes['a'].terminate()
+            step = job.wait_saved()[0]
+            job.nodes['a'].wait()
+        with kit.World() as world:
+            job = ckpt.Saving(world, model, every='1h', folder=folder, nnodes='1')
+            job.start('a')
+            job.ends_the_same()
+            assert job.restored() == [step], (job.restored(), step)
+
+
+if __name__ == '__main__':
+    kit.run(__name__, 2)
