@@ -66,13 +66,9 @@ def kill_all_again_and_again(model, seed, kills_n, **more):
 
 def test_all_workers_are_killed_at_any_moment_and_the_bits_stay_the_same():
     kills_n = 20 if kit.FULL else 5
-    for seed in seeds((1, 2, 3), (1,)):
-        kill_all_again_and_again(ckpt.large(kills_n * 14), seed, kills_n, nnodes='3')
-
-
-def test_all_workers_of_a_small_model_are_killed_at_any_moment_and_the_bits_stay_the_same():
-    for seed in seeds((11, 12), ()):
-        kill_all_again_and_again(ckpt.small(300), seed, 20, nnodes='1:3')
+    for seed in seeds((1, 2, 3, 11, 12), (1,)):
+        model = ckpt.large(kills_n * 14) if seed < 10 else ckpt.small(kills_n * 14)
+        kill_all_again_and_again(model, seed, kills_n, nnodes='3' if seed % 2 else '1:3')
 
 
 def test_every_node_is_lost_and_new_ones_go_on():
