@@ -491,7 +491,7 @@ typedef struct mu_training {
     uint64_t pause_all_us; /* … all of them */
     uint64_t state_sent, state_got; /* bytes */
     uint8_t digest[16];             /* of the state, when it was last compared; or zero */
-    uint64_t checkpoint;            /* the last step that this worker saw saved; 0 */
+    uint64_t checkpoint;            /* the last step that this worker saw saved, or read; 0 */
     uint64_t saves;                 /* … how many it saw */
     uint64_t save_us;               /* … and how long the last one held up training here */
 } mu_training;

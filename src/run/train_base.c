@@ -113,6 +113,23 @@ static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why)
     return rc;
 }
 
+/* A cluster that was not there when it was saved is to know: whoever takes over must not begin from
+ * nothing because it has none. What is in memory goes with its host. */
+static void tell_restored(struct train *t, const struct saver *s, uint64_t step)
+{
+    struct mu_run *run = t->run;
+
+    if (s->config.memory) {
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    t->told.checkpoint = MAX(t->told.checkpoint, step);
+    if (!run->alone && !run->leaving) {
+        told_again(run);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
 /* MU_OK: the state is that of the checkpoint. */
 static int take(struct train *t, struct ckpt *c, const struct saver *s)
 {
@@ -128,6 +145,7 @@ static int take(struct train *t, struct ckpt *c, const struct saver *s)
     t->shard.offset = k->offset;
     log_info(AREA, "step %" PRIu64 " (epoch %" PRIu64 ") is restored from %s/%s", k->step, k->epoch,
              s->config.dir, s->job);
+    tell_restored(t, s, k->step);
     return MU_OK;
 }
 

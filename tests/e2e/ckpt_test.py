@@ -53,6 +53,7 @@ def kill_all_again_and_again(model, seed, kills_n, **more):
                 kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done')
                 time.sleep(chance.random() / 20)
                 job.kill_workers()
+                job.limit(at + 4 + job.every)  # It may have saved the last that it could do.
                 back = went_back(job, i + 1)
                 told.append(f'{at}→{back}')
             job.limit(elastic.NO_LIMIT)
@@ -126,6 +127,26 @@ def test_new_clusters_of_4_then_2_then_7_workers_go_on_and_the_bits_stay_the_sam
     sizes_4_2_7(ckpt.large(45))
     if kit.FULL:
         sizes_4_2_7(ckpt.small(45))
+
+
+def test_a_cluster_that_went_on_from_a_checkpoint_never_begins_from_nothing():
+    """Before it has saved any of its own; and not even if those who come first have none."""
+    model = ckpt.large(30)
+    with ckpt.new_folder() as folder, ckpt.new_folder() as empty, kit.World() as world:
+        part_of_a_run(folder, model, 1, 2, 0, 15)
+        job = ckpt.Saving(world, model, nnodes='1:2', folder=folder)
+        job.limit(17)
+        job.start('a')
+        kit.wait_until(lambda: job.steps() and max(job.steps())[0] >= 17, 'it went on')
+        job.kill_workers()
+        assert went_back(job, 1) == 15 and job.takeovers()[0][1] == 15, job.takeovers()
+        job.kill_nodes()
+        job.start('b', folder=empty, before=mounts.host(world, 1))
+        job.nodes['b'].wait_log('there is no intact checkpoint to go on from on any of these nodes')
+        job.limit(elastic.NO_LIMIT)
+        job.start('c')
+        job.ends_the_same('b', 'c')
+        assert min(job.steps())[0] == 16
 
 
 # ---- what is there is damaged, or somebody else's ----
