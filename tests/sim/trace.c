@@ -127,10 +127,8 @@ void trace_note(struct world *w, const struct note *n)
     case NOTE_LEFT_OUT:
         trace(w, "orchestrator", "leaves %s out", who);
         break;
-    case NOTE_SAVED:
-        trace(w, "orchestrator", "step %" PRIu64 " is saved", n->value);
-        break;
     case NOTE_METRICS:
+    case NOTE_SAVED:
     case NOTE_RESIZED: /* The people who want it have said so. */
     case NOTE_RESTARTED:
     case NOTE_N:
