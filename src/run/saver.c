@@ -180,7 +180,6 @@ static void *write_copies(void *arg)
             const size_t room = s->prepare;
             bool kept = false;
 
-            s->prepare = 0;
             pthread_mutex_unlock(&s->lock);
             if (room > 0) {
                 (void)saver_room(s, room); /* If there is none, that is said when it is needed. */
@@ -189,6 +188,7 @@ static void *write_copies(void *arg)
             }
             pthread_mutex_lock(&s->lock);
             s->busy = false;
+            s->prepare = 0;
             s->kept = kept ? s->copy.mark.step : s->kept;
             pthread_cond_broadcast(&s->changed);
         } else {
@@ -254,7 +254,7 @@ bool saver_take(struct saver *s, bool wait)
     bool taken;
 
     pthread_mutex_lock(&s->lock);
-    while (wait && s->busy) {
+    while (s->busy && (wait || s->prepare > 0)) {
         pthread_cond_wait(&s->changed, &s->lock);
     }
     taken = !s->busy;

@@ -52,8 +52,9 @@ struct saver {
     pthread_cond_t changed; /* on the monotonic clock */
     pthread_t thread;
     bool open, has_thread, busy, stop;
-    uint64_t kept;  /* the last step that this worker has written its part of */
-    size_t prepare; /* bytes that the copy should have room for by then; 0: none */
+    uint64_t kept;            /* the last step that this worker has written its part of */
+    size_t prepare;           /* bytes that it makes room for, while busy; 0: it writes */
+    uint64_t room_generation; /* for whose share there is room */
     _Atomic bool cancel;
     _Atomic bool alone;    /* somebody was lost: who is missing will not come */
     struct save_copy copy; /* the thread's while busy, the caller's otherwise */

@@ -161,26 +161,56 @@ static void copy_range(const struct save_copy *c, const void *const *from, uint6
     }
 }
 
+/* Bytes [*lo_out, *hi_out) of the state are this worker's; false: none. */
+static bool own_share(const struct saver *s, uint64_t bytes, uint32_t *shards_n_out,
+                      uint64_t *lo_out, uint64_t *hi_out)
+{
+    const uint32_t chunks_n = ckpt_chunks(bytes);
+    uint32_t first, end;
+
+    *shards_n_out = MIN(MIN(s->writers_n, MAX(chunks_n, 1)), (uint32_t)CKPT_SHARDS_MAX);
+    if (s->writer >= *shards_n_out) {
+        return false;
+    }
+    ckpt_shard_chunks(chunks_n, *shards_n_out, s->writer, &first, &end);
+    *lo_out = MIN(first * CKPT_CHUNK, bytes);
+    *hi_out = MIN(end * CKPT_CHUNK, bytes);
+    return true;
+}
+
+/* Memory for the first copy is made before it is needed: new pages cost more than copying does.
+ * What parts by calls will have is not known yet. */
+static void make_room(const struct train *t, struct saver *s)
+{
+    uint64_t bytes = 0, lo, hi;
+    uint32_t shards_n;
+
+    if (!s->open || s->room_generation == t->result_generation) {
+        return;
+    }
+    s->room_generation = t->result_generation;
+    for (uint32_t i = 0; i < t->state.n; i++) {
+        bytes += t->state.parts[i].save == NULL ? t->state.parts[i].bytes : 0;
+    }
+    if (own_share(s, bytes, &shards_n, &lo, &hi)) {
+        saver_prepare(s, hi - lo);
+    }
+}
+
 /* Fills saver.copy. MU_EAGAIN: nothing of it is this worker's to write. */
 static int copy_shard(struct train *t, struct saver *s, const void **from,
                       struct ckpt_target *target)
 {
     struct save_copy *c = &s->copy;
-    uint32_t first, end, chunks_n;
     uint64_t lo, hi;
     int rc = find_parts(t, c, from, &target->bytes);
 
     if (rc != MU_OK) {
         return rc;
     }
-    chunks_n = ckpt_chunks(target->bytes);
-    target->shards_n = MIN(MIN(s->writers_n, MAX(chunks_n, 1)), (uint32_t)CKPT_SHARDS_MAX);
-    if (s->writer >= target->shards_n) {
+    if (!own_share(s, target->bytes, &target->shards_n, &lo, &hi)) {
         return MU_EAGAIN;
     }
-    ckpt_shard_chunks(chunks_n, target->shards_n, s->writer, &first, &end);
-    lo = MIN(first * CKPT_CHUNK, target->bytes);
-    hi = MIN(end * CKPT_CHUNK, target->bytes);
     if (saver_room(s, hi - lo) != MU_OK) {
         return run_fail(MU_ENOMEM, "no memory for a copy of %" PRIu64 " bytes", hi - lo);
     }
@@ -285,6 +315,8 @@ void train_save(struct train *t, uint64_t step)
     for (int i = 0; i < SAVERS_N; i++) {
         if (is_due(t, &t->savers[i], step)) {
             save_to(t, &t->savers[i], step);
+        } else {
+            make_room(t, &t->savers[i]);
         }
     }
     t->save_due = false;
