@@ -30,6 +30,8 @@
 #define SEED 7
 #define COUNT 1024 /* of a gradient: the state is what matters here */
 #define WARM_STEPS 10
+#define REST_US 500000 /* the one before is taken away, memory for a copy is made */
+#define SAVE_US_MAX 100000000
 
 static mu_run *run;
 static FILE *out;
@@ -144,13 +146,24 @@ static void take_part(void)
 
 /* ---- what is measured ---- */
 
+static void nap_us(long us)
+{
+    const struct timespec nap = {us / 1000000, us % 1000000 * 1000};
+
+    nanosleep(&nap, NULL);
+}
+
 /* Nothing else is to be done meanwhile. */
 static uint64_t wait_saved(uint64_t saves)
 {
-    const struct timespec nap = {0, 500000};
+    const uint64_t began_us = now_us();
 
     while (told().saves == saves) {
-        nanosleep(&nap, NULL);
+        if (now_us() - began_us > SAVE_US_MAX) {
+            fprintf(stderr, "saves: it was not saved\n");
+            exit(1);
+        }
+        nap_us(500);
     }
     return now_us();
 }
@@ -172,6 +185,7 @@ static void measure_saves(int n)
         const uint64_t saves = told().saves;
         uint64_t stall_us, stalled_us, written_us;
 
+        nap_us(REST_US);
         /* It is wanted in one step, and made after the next. */
         if (mu_checkpoint(run) != MU_OK) {
             fail("mu_checkpoint");
