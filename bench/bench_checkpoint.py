@@ -14,7 +14,7 @@ import sys
 from checkpoint import cost, turns
 from control import measure, torchrun
 
-FULL = {'bytes': 1_000_000_000, 'turns': 7, 'saves': 2, 'cost_bytes': 100_000_000, 'step_ms': 100, 'block': 30,
+FULL = {'bytes': 1_000_000_000, 'turns': 6, 'saves': 2, 'cost_bytes': 100_000_000, 'step_ms': 100, 'block': 30,
         'pairs': 10}
 QUICK = {'bytes': 10_000_000, 'turns': 2, 'saves': 2, 'cost_bytes': 1_000_000, 'step_ms': 10, 'block': 10,
          'pairs': 2}
@@ -26,9 +26,7 @@ def run_parts(report, programs, folder, size, quick):
         measure.note(f'{torchrun.PYTHON} has no torch: it is left out')
     report.about['torch'] = torch
     all_turns = turns.Turns(programs, f'{folder}/turn', size['bytes'], size['saves'], torch is not None)
-    for i in range(size['turns']):
-        measure.note(f'turn {i + 1} of {size["turns"]}')
-        all_turns.turn()
+    all_turns.run(size['turns'])
     all_turns.report(report, f'{size["bytes"] / 1e9:.3g} GB')
     cost.run(report, programs, f'{folder}/cost', size['cost_bytes'], size['step_ms'], size['block'], size['pairs'])
 

@@ -1,6 +1,7 @@
 """Files that are written and read with nothing but dd, and what is done to be fair to everybody."""
 import glob
 import os
+import shutil
 import subprocess
 import time
 
@@ -22,6 +23,11 @@ def forget(paths):
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
+
+
+def remove(pattern):
+    for path in glob.glob(pattern):
+        shutil.rmtree(path)
 
 
 def size(paths):

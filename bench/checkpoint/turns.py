@@ -1,9 +1,11 @@
 """Saved and restored, in turns with those who do nothing else: memcpy, dd, and torch."""
 import os
 import shutil
+import statistics
 import subprocess
 
 from checkpoint import files, trainer
+from control import measure
 from control.process import LONG, Failed
 from control.torchrun import PYTHON
 
@@ -37,19 +39,50 @@ class Turns:
             self.note(('stall by copy', workers), int(stall_us) / int(copy_us))
             self.note(('write', workers), self.gb_s(int(written_us) / 1e6))
 
-    def load(self, folder):
-        files.forget(files.shards(folder))
-        (_, us, step), = trainer.run(self.programs, os.path.dirname(folder), 1, 'load', self.size)
-        if int(step) == 0:
-            raise Failed('nothing was restored')
-        return int(us) / 1e6
+    # ---- written, each in its own place, whose blocks it gets again ----
 
-    def save_torch(self, path):
-        plain_s, synced_s = self.ask_torch('save', path, str(self.size))
+    def save_one(self):
+        self.save(f'{self.folder}/one', 1)
+
+    def save_two(self):
+        self.save(f'{self.folder}/two', 2)
+
+    def write_dd(self):
+        dd_s = files.written_s(self.source(), f'{self.folder}/dd/file')
+        self.note('dd', self.gb_s(dd_s))
+
+    def save_torch(self):
+        plain_s, synced_s = self.ask_torch('save', f'{self.folder}/torch/file', str(self.size))
         self.note('torch.save', self.gb_s(plain_s))
         self.note('torch.save, fsync', self.gb_s(synced_s))
 
-    def load_torch(self, path):
+    def source(self):
+        """As many bytes, in memory."""
+        path = f'{self.folder}/source'
+        if not os.path.exists(path):
+            files.dd('if=/dev/urandom', f'of={path}', 'iflag=count_bytes', f'count={self.size}')
+        files.dd(f'if={path}', 'of=/dev/null')
+        return path
+
+    # ---- read; the disk's own cache has it in any case ----
+
+    def load_one(self):
+        shards = files.shards(f'{self.folder}/one/ckpt')
+        files.read_s(shards)
+        files.forget(shards)
+        (_, us, step), = trainer.run(self.programs, f'{self.folder}/one', 1, 'load', self.size)
+        if int(step) == 0:
+            raise Failed('nothing was restored')
+        self.note('load', self.gb_s(int(us) / 1e6))
+
+    def read_dd(self):
+        shards = files.shards(f'{self.folder}/one/ckpt')
+        files.read_s(shards)
+        self.note('read', files.size(shards) / 1e9 / files.read_s(shards))
+
+    def load_torch(self):
+        path = f'{self.folder}/torch/file'
+        files.read_s([path])
         files.forget([path])
         self.note('torch.load', self.gb_s(self.ask_torch('load', path)[0]))
 
@@ -57,27 +90,38 @@ class Turns:
         done = subprocess.run([PYTHON, TORCH, *words], stdout=subprocess.PIPE, check=True, text=True, timeout=LONG)
         return [float(word) for word in done.stdout.split()]
 
-    def turn(self):
-        """One after the other, each on a folder that was empty; ratios are those of one turn."""
-        os.makedirs(self.folder)
-        self.save(f'{self.folder}/one', 1)
-        ours = f'{self.folder}/one/ckpt'
-        shards = files.shards(ours)
-        dd_s = files.written_s(shards[0], f'{self.folder}/dd')
-        self.note('dd', files.size(shards[:1]) / 1e9 / dd_s)
-        self.note('write by dd', self.found['write', 1][-1] / self.found['dd'][-1])
-        self.save(f'{self.folder}/two', 2)
-        shutil.rmtree(f'{self.folder}/two')
+    # ---- all of it ----
+
+    def turn(self, number):
+        """One after the other; in each turn another one is the first. Ratios are those of one turn."""
+        for name in ('one', 'two', 'dd', 'torch'):
+            os.makedirs(f'{self.folder}/{name}', exist_ok=True)
+        files.remove(f'{self.folder}/*/ckpt/*/*step-*')
+        writes = [self.save_one, self.write_dd, self.save_two] + [self.save_torch] * self.torch
+        reads = [self.load_one, self.read_dd] + [self.load_torch] * self.torch
+        for acts in (writes, reads):
+            first = number % len(acts)
+            for act in acts[first:] + acts[:first]:
+                act()
+        self.compare('write by dd', ('write', 1), 'dd')
+        self.compare('load by read', 'load', 'read')
         if self.torch:
-            self.save_torch(f'{self.folder}/torch.pt')
-        load_s = self.load(ours)
-        self.note('load', self.gb_s(load_s))
-        self.note('read', files.size(shards) / 1e9 / files.read_s(shards))
-        self.note('load by read', self.found['load'][-1] / self.found['read'][-1])
-        if self.torch:
-            self.load_torch(f'{self.folder}/torch.pt')
-            self.note('write by torch', self.found['write', 1][-1] / self.found['torch.save, fsync'][-1])
-            self.note('load by torch', self.found['load'][-1] / self.found['torch.load'][-1])
+            self.compare('write by torch', ('write', 1), 'torch.save, fsync')
+            self.compare('load by torch', 'load', 'torch.load')
+
+    def compare(self, what, ours, theirs):
+        """Of several in one turn, their median."""
+        n = self.saves if isinstance(ours, tuple) else 1
+        self.note(what, statistics.median(self.found[ours][-n:]) / self.found[theirs][-1])
+
+    def run(self, turns):
+        """What is written for the first time to a place of the disk may take much longer: a turn for that."""
+        measure.note('a turn that does not count')
+        self.turn(0)
+        self.found = {}
+        for i in range(turns):
+            measure.note(f'turn {i + 1} of {turns}')
+            self.turn(i)
         shutil.rmtree(self.folder)
 
     def report(self, report, name):
