@@ -229,8 +229,16 @@ def test_a_worker_that_falls_silent_is_lost_and_back_and_a_new_orchestrator_says
             lost = stream.until_kind('lost', node='b', job=stage.job.name).json()
             assert lost['reason'] and lost['worker'], lost
             os.kill(puppets.one('b').pid, signal.SIGCONT)
-            back = stream.until_kind('back', node='b', job=stage.job.name).json()
-            assert back['number'] > lost['number'] and back['worker'], back
+
+            def returned(events):
+                """Heard again as who it was; or, if it is told first that it was left out, as another."""
+                for event in (e.json() for e in events if e.data):
+                    if event['number'] > lost['number'] and event['node'] == 'b':
+                        if event['event'] == 'back' or (event['event'] == 'warm' and
+                                                        event['worker'] != lost['worker']):
+                            return event
+                return None
+            assert stream.until(returned, 'b is back')
         w.orchestrator.restart()
         with w.stream('/v1/events') as stream:
             first = stream.until_kind('restarted').json()
