@@ -14,7 +14,7 @@ import sys
 from checkpoint import cost, turns
 from control import measure, torchrun
 
-FULL = {'bytes': 1_000_000_000, 'turns': 6, 'saves': 2, 'cost_bytes': 100_000_000, 'step_ms': 100, 'block': 30,
+FULL = {'bytes': 1_000_000_000, 'turns': 5, 'saves': 2, 'cost_bytes': 100_000_000, 'step_ms': 100, 'block': 30,
         'pairs': 10}
 QUICK = {'bytes': 10_000_000, 'turns': 2, 'saves': 2, 'cost_bytes': 1_000_000, 'step_ms': 10, 'block': 10,
          'pairs': 2}

@@ -42,9 +42,10 @@ def dd(*words):
 
 
 def written_s(path, to):
-    """A file that is in memory, once more on the disk."""
-    took = dd(f'if={path}', f'of={to}', 'conv=fsync')
-    os.unlink(to)
+    """A file that is in memory, once more on the disk. As of checkpoints, the one before goes when this one is
+    there. It still goes back and forth between two places, which a virtual disk may reward."""
+    took = dd(f'if={path}', f'of={to}.new', 'conv=fsync')
+    os.rename(f'{to}.new', to)
     return took
 
 

@@ -39,7 +39,7 @@ class Turns:
             self.note(('stall by copy', workers), int(stall_us) / int(copy_us))
             self.note(('write', workers), self.gb_s(int(written_us) / 1e6))
 
-    # ---- written, each in its own place, whose blocks it gets again ----
+    # ---- written; what was there before goes when the new one is there ----
 
     def save_one(self):
         self.save(f'{self.folder}/one', 1)
@@ -48,13 +48,16 @@ class Turns:
         self.save(f'{self.folder}/two', 2)
 
     def write_dd(self):
-        dd_s = files.written_s(self.source(), f'{self.folder}/dd/file')
-        self.note('dd', self.gb_s(dd_s))
+        for _ in range(self.saves):
+            self.note('dd', self.gb_s(files.written_s(self.source(), f'{self.folder}/dd/file')))
 
     def save_torch(self):
-        plain_s, synced_s = self.ask_torch('save', f'{self.folder}/torch/file', str(self.size))
-        self.note('torch.save', self.gb_s(plain_s))
-        self.note('torch.save, fsync', self.gb_s(synced_s))
+        path = f'{self.folder}/torch/file'
+        for _ in range(self.saves):
+            plain_s, synced_s = self.ask_torch('save', f'{path}.new', str(self.size))
+            os.rename(f'{path}.new', path)
+            self.note('torch.save', self.gb_s(plain_s))
+            self.note('torch.save, fsync', self.gb_s(synced_s))
 
     def source(self):
         """As many bytes, in memory."""
@@ -112,7 +115,7 @@ class Turns:
     def compare(self, what, ours, theirs):
         """Of several in one turn, their median."""
         n = self.saves if isinstance(ours, tuple) else 1
-        self.note(what, statistics.median(self.found[ours][-n:]) / self.found[theirs][-1])
+        self.note(what, statistics.median(self.found[ours][-n:]) / statistics.median(self.found[theirs][-n:]))
 
     def run(self, turns):
         """What is written for the first time to a place of the disk may take much longer: a turn for that."""
