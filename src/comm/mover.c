@@ -1,4 +1,5 @@
 /* Calls that were started are made by a thread of their own, in the order in which they were. */
+#include "base/thread.h"
 #include "comm/op.h"
 
 #include <stdlib.h>
@@ -128,7 +129,7 @@ int comm_start(struct comm *c, const struct comm_call *call, struct comm_started
     if (m->stop) {
         rc = MU_EDONE;
     } else if (!m->has_thread) {
-        m->has_thread = pthread_create(&m->thread, NULL, mover, c) == 0;
+        m->has_thread = thread_start(&m->thread, mover, c) == MU_OK;
         rc = m->has_thread ? MU_OK : MU_ENOMEM;
     }
     if (rc == MU_OK) {

@@ -1,8 +1,8 @@
 /* The tender's thread: what it sleeps on, and what each event means. */
 #include "comm/tender.h"
+#include "base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,18 +147,10 @@ static void *tender_run(void *arg)
     return NULL;
 }
 
-/* Signals are the trainer's own threads' business. */
 static int start(struct comm *c)
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int rc = pthread_create(&c->tender->thread, NULL, tender_run, c);
-
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    c->tender->running = rc == 0;
-    return rc == 0 ? MU_OK : MU_EIO;
+    c->tender->running = thread_start(&c->tender->thread, tender_run, c) == MU_OK;
+    return c->tender->running ? MU_OK : MU_EIO;
 }
 
 static int fail(char *error, const char *what)

@@ -1,4 +1,5 @@
 /* The control thread: one connection, poll(), no allocation but for the frames themselves. */
+#include "base/thread.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -214,15 +215,9 @@ static void *control_main(void *arg)
 
 int control_start(struct mu_run *run)
 {
-    sigset_t all, before;
-    int rc;
+    int rc = thread_start(&run->thread, control_main, run);
 
-    /* Signals are the trainer's business. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&run->thread, NULL, control_main, run);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0 ? MU_OK : run_fail(MU_ENOMEM, "can't start a thread: %s", strerror(rc));
+    return rc == MU_OK ? rc : run_fail(rc, "can't start a thread: are there too many?");
 }
 
 void control_stop(struct mu_run *run, uint32_t flush_ms)

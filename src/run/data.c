@@ -1,6 +1,7 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
  * told what the agent says, and a thread that finds out whether a newcomer can reach everybody. */
 #include "base/log.h"
+#include "base/thread.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -213,7 +214,7 @@ int data_open(struct mu_run *run, char *error)
         return rc;
     }
     d->named = run->life.worker;
-    if (!run->alone && pthread_create(&d->prober, NULL, prober_main, run) != 0) {
+    if (!run->alone && thread_start(&d->prober, prober_main, run) != MU_OK) {
         comm_close(d->comm);
         d->comm = NULL;
         snprintf(error, COMM_ERROR_MAX, "can't start a thread");

@@ -1,6 +1,7 @@
 /* The thread that writes: one copy at a time, which nobody touches meanwhile. Whatever goes wrong
  * here is said, and training goes on; what was saved before stays. */
 #include "run/saver.h"
+#include "base/thread.h"
 
 #include "base/log.h"
 #include "run/run.h"
@@ -20,8 +21,8 @@ enum {
     LOOK_MS_MAX = 200,    /* … and later */
     LOST_MS = 3000,       /* so long for those who live, when somebody was lost; training does not
                            * wait for that, unless it is in memory: then there is no time at all */
-    PATIENCE_MS = 120000, /* and for anybody, … */
-    MEMORY_MS = 2000,     /* … if training does not wait for it, … */
+    PATIENCE_MS = 120000, /* so long for anybody; */
+    MEMORY_MS = 2000,     /* … this, where training waits for it; */
     PATIENCE_TIMES = 10   /* … or so many times as long as this worker's own shard took */
 };
 
@@ -71,7 +72,7 @@ static uint64_t patience_ms(const struct saver *s, uint64_t own_ms)
     return MAX((uint64_t)(s->config.memory ? MEMORY_MS : PATIENCE_MS), own_ms * PATIENCE_TIMES);
 }
 
-static void nap(struct saver *s, uint64_t ms)
+static void nap(uint64_t ms)
 {
     struct timespec t = {.tv_sec = 0, .tv_nsec = (long)ms * 1000000};
 
@@ -103,7 +104,7 @@ static int await_others(struct saver *s, uint64_t own_ms, struct ckpt_why *why)
                      c->target.shards_n, lost_ms != 0 ? "may be lost" : "takes too long");
             return MU_EPEER;
         }
-        nap(s, look_ms);
+        nap(look_ms);
         look_ms = MIN(2 * look_ms, (uint64_t)LOOK_MS_MAX);
     }
 }
@@ -212,7 +213,7 @@ int saver_open(struct saver *s)
     pthread_cond_init(&s->changed, &attr);
     pthread_condattr_destroy(&attr);
     s->open = true;
-    s->has_thread = pthread_create(&s->thread, NULL, write_copies, s) == 0;
+    s->has_thread = thread_start(&s->thread, write_copies, s) == MU_OK;
     if (!s->has_thread) {
         saver_close(s, 0);
         return MU_ENOMEM;

@@ -1,0 +1,13 @@
+/* A thread of the library's own, inside somebody else's program. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+/* As pthread_create(), with all signals blocked: they are the program's own threads' business.
+ * MU_ENOMEM: there is no room for another thread. */
+int thread_start(pthread_t *thread_out, void *(*main)(void *arg), void *arg);
+
+#endif
