@@ -451,10 +451,10 @@ typedef struct mu_work {
  * was to leave (drain, preemption, shutdown) and the others go on, or the run ended while it waited
  * to be taken in. MU_EDIVERGED: the workers' states are not the same; mu_error()
  * names who differs; the job is stopped. MU_EREFUSED: this worker can't take part: its numeric kind
- * or its state is not what the others have; mu_error() says how it differs. MU_EINVAL: mu_put() is
- * due. MU_EPEER: its agent is gone, or the run has failed. MU_ESTALE: the job starts over from a
- * step whose state this process has not. MU_ECORRUPT: the state that came is not what was sent.
- * MU_ENOMEM. */
+ * or its state is not what the others, or the checkpoint, have; mu_error() says how it differs.
+ * MU_EINVAL: mu_put() is due. MU_EPEER: its agent is gone, or the run has failed. MU_ESTALE: the
+ * job starts over from a step whose state this process has not. MU_ECORRUPT: the state that came is
+ * not what was sent, or there are checkpoints and none is intact. MU_ENOMEM. */
 MU_API int mu_next(mu_run *run, mu_work *work_out);
 
 /* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is
