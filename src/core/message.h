@@ -89,6 +89,7 @@ struct report {
     uint8_t hung;  /* EXITED: its agent ended it, for it did not notice that it was left out */
     uint8_t fault; /* enum fault: it commits nothing more … */
     wid odd;       /* … and this one is the first of those who are not like most; 0: not known */
+    uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
 };
 
 /* ---- agent -> orchestrator ---- */
@@ -230,6 +231,7 @@ struct msg_attach {
     uint32_t slot;
     uint64_t cookie; /* random, one per start */
     uint32_t pid;
+    uint8_t depot; /* only to talk to the orchestrator's depot: a connection of its own */
 };
 
 /* The agent's answer, and again whenever the worker goes on as another. */
@@ -435,6 +437,54 @@ struct msg_answer {
     uint8_t more;
     char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
     uint32_t data_n;
+    uint8_t *data;
+};
+
+/* Checkpoints that the orchestrator keeps, one request at a time or several at once: the answer has
+ * the number of the request. A checkpoint is put in one shard, chunk by chunk in their order; what
+ * is put counts when the manifest has been committed. */
+enum depot_op {
+    DEPOT_LIST,   /* checkpoints of the job below step `at` (0: all), the newest first; of job "":
+                   * names of jobs after the one in `data` */
+    DEPOT_READ,   /* `total` bytes from `at` on of file `item` of a checkpoint */
+    DEPOT_BEGIN,  /* one of `total` bytes is to be put; whoever else puts one of this job is done */
+    DEPOT_PUT,    /* a piece of chunk `item`, from its byte `at` on; the pieces in their order.
+                   * Answered once, when the chunk is there */
+    DEPOT_COMMIT, /* a piece of the manifest's text, likewise; answered when the checkpoint is safe
+                   */
+    DEPOT_REMOVE,
+    DEPOT_N
+};
+
+#define DEPOT_MANIFEST UINT32_MAX /* the file; others are shards */
+#define DEPOT_DATA_MAX (128u << 10)
+#define DEPOT_SUM_BYTES 16
+
+struct msg_depot {
+    uint8_t op;
+    char job[NAME_MAX_LEN];
+    uint64_t step;
+    uint32_t item;
+    uint64_t at;
+    uint64_t total;               /* put: bytes of the chunk as it is stored; commit: of the text */
+    uint8_t sum[DEPOT_SUM_BYTES]; /* put: the chunk's */
+    uint32_t keep;                /* commit: how many of the newest stay; 0: all … */
+    uint64_t keep_every;          /* … and those whose step is a multiple of this; 0: none */
+    uint32_t data_n;
+    uint8_t *data;
+};
+
+struct msg_depot_says {
+    uint8_t op;
+    int32_t status;
+    char text[TEXT_MAX_LEN];      /* on failure: what happened and what to do */
+    uint32_t item;                /* put: the chunk; begin: how many chunks are there already */
+    uint64_t at;                  /* read: as asked */
+    uint64_t total;               /* read: bytes of the file */
+    uint8_t sum[DEPOT_SUM_BYTES]; /* begin: xxh3-128 of the sums of those chunks, one by one */
+    uint8_t more;                 /* list: it is not all */
+    uint32_t data_n;              /* list: u64 step, u64 bytes on the disk, for each; of job "":
+                                   * names, each ended by 0 */
     uint8_t *data;
 };
 

@@ -72,7 +72,8 @@ static int find_place(struct place *p)
         rc = parse("MUSTER_COOKIE", 16, UINT64_MAX, &cookie);
     }
     if (rc == MU_OK) {
-        p->attach = (struct msg_attach){(uint32_t)slot, cookie, (uint32_t)getpid()};
+        p->attach = (struct msg_attach){
+            .slot = (uint32_t)slot, .cookie = cookie, .pid = (uint32_t)getpid()};
     }
     return rc;
 }

@@ -23,7 +23,7 @@
 
 #define WIRE_MAGIC 0x5254534du /* "MSTR" */
 #define WIRE_MAJOR 1
-#define WIRE_MINOR 4
+#define WIRE_MINOR 5
 #define WIRE_HEADER_BYTES 32
 #define WIRE_RECORD_HEADER_BYTES 12
 

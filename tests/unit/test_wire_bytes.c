@@ -21,8 +21,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -119,7 +119,7 @@ static const struct golden kept[] = {
 
 /* ---- what 1.1 added ---- */
 
-static struct msg_attach attach = {3, 0xc00c1e, 4711};
+static struct msg_attach attach = {3, 0xc00c1e, 4711, 0};
 static struct msg_forget forget = {N3};
 static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4, "u", 5, 8};
 static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
@@ -352,7 +352,7 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
 static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4, 0};
 static struct msg_suspect suspect = {N3, N4, 7, 5000};
 static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1};
 static struct msg_ended left = {2, 41, 0, "", 1};
@@ -443,6 +443,47 @@ static void what_1_4_brought_has_these_bytes(void **state)
     }
 }
 
+/* ---- what 1.5 added ---- */
+
+static struct report agreed = {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, FAULT_STATES, N4, 30};
+static struct msg_attach carrier = {3, 0xc00c1e, 4711, 1};
+static struct msg_depot put = {DEPOT_PUT, "j", 41, 2, 5, 8, {0xa1, 0xa2}, 3, 100, 3, data};
+static struct msg_depot_says says = {DEPOT_READ, MU_ENOENT, "no", 2, 5, 8, {0xa1}, 1, 3, data};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_5[] = {
+    {WIRE_REPORT, &agreed,
+     "4d5354520105010048000000070000000000000008070605040302018ec4bf1f0100000002000000"
+     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
+     "3a3100000000000101000001040000001e00000000000000"},
+    {WIRE_ATTACH, &carrier,
+     "4d5354520105040011000000070000000000000008070605040302019ee4af45030000001e0cc000"
+     "000000006712000001"},
+    {WIRE_DEPOT, &put,
+     "4d535452010544004300000007000000000000000807060504030201a3cb91930301006a29000000"
+     "000000000200000005000000000000000800000000000000a1a20000000000000000000000000000"
+     "03000000640000000000000003000000d100d3"},
+    {WIRE_DEPOT_SAYS, &says,
+     "4d53545201054500350000000700000000000000080706050403020103f5d03c01f8ffffff02006e"
+     "6f0200000005000000000000000800000000000000a1000000000000000000000000000000010300"
+     "0000d100d3"},
+};
+
+static void what_1_5_brought_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_5); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(5, of_1_5[i].type, of_1_5[i].msg, of_1_5[i].bytes);
+        decode(of_1_5[i].type, bytes, unhex(of_1_5[i].bytes, bytes), &msg);
+        expect_as(5, of_1_5[i].type, &msg, of_1_5[i].bytes);
+    }
+}
+
 /* The bytes of 1.1 above are those of a run that is over for all. */
 static void an_end_of_1_1_is_nobodys_leaving(void **state)
 {
@@ -499,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_life_of_1_1_is_understood_and_1_2_says_more),
         cmocka_unit_test(what_1_3_brought_has_these_bytes),
         cmocka_unit_test(what_1_4_brought_has_these_bytes),
+        cmocka_unit_test(what_1_5_brought_has_these_bytes),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
