@@ -17,6 +17,7 @@
  *   save.c      a checkpoint from its first folder to its last rename
  *   find.c      what there is in a folder; what can go
  *   load.c      a checkpoint is opened, and its chunks are read (read.c); every one is verified
+ *   intake.c    one that comes over a connection, chunk by chunk
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
  *   export.c    files that other tools can open: raw or .npz (npz.c)
  *   file.c      the few system calls that all of this is made of, each with a HOOK(); name.c: what
@@ -180,6 +181,50 @@ int ckpt_read_part(struct ckpt *c, uint32_t part, uint8_t *to, struct ckpt_why *
 
 /* Every chunk is read and verified. The first that is wrong is named. */
 int ckpt_verify(struct ckpt *c, struct ckpt_why *why);
+
+/* One that is not in a folder: its manifest's text, and how to read its shards. */
+struct ckpt_source {
+    /* Exactly n bytes of a shard from `at` on. MU_ENOENT: there is no such shard, or it has no such
+     * bytes; MU_EIO … */
+    int (*read)(void *arg, uint32_t shard, uint64_t at, size_t n, uint8_t *to,
+                struct ckpt_why *why);
+    void (*close)(void *arg); /* with the checkpoint; also if it can't be opened */
+    void *arg;
+    char name[256]; /* for people: where it is */
+};
+
+/* As ckpt_open(), but for the shards, which are looked at when they are read. */
+int ckpt_open_source(const char *text, size_t n, const char *job, uint64_t step,
+                     const struct ckpt_source *source, struct ckpt **c_out, struct ckpt_why *why);
+
+/* A chunk as it is stored: compressed if zstd and it gets smaller, otherwise *stored_out is data.
+ * *p: NULL, or what the call before has left; it holds what *stored_out points to. MU_ENOMEM. */
+struct ckpt_packer;
+int ckpt_pack(struct ckpt_packer **p, const uint8_t *data, size_t bytes, bool zstd,
+              const uint8_t **stored_out, uint32_t *n_out, uint8_t sum_out[CKPT_SUM_BYTES]);
+void ckpt_pack_free(struct ckpt_packer *p);
+
+/* ---- intake.c: one that comes chunk by chunk, in their order, from elsewhere ---- */
+
+struct ckpt_intake;
+
+/* One shard of at most `bytes` in all. What an intake of the same step has left behind is taken up
+ * as far as its chunks are whole. Others of this job are taken away. Reads what is there: not for a
+ * thread that has no time. MU_EINVAL (the job's name), MU_ELIMIT, MU_EIO, MU_ENOMEM. */
+int ckpt_intake_open(const char *dir, const char *job, uint64_t step, uint64_t bytes,
+                     struct ckpt_intake **i_out, struct ckpt_why *why);
+/* Chunks that are there, and the xxh3-128 of their sums one after another. */
+uint32_t ckpt_intake_has(const struct ckpt_intake *i, uint8_t sum_out[CKPT_SUM_BYTES]);
+/* The next chunk, or one that is there: then it and those after it are forgotten first.
+ * MU_ECORRUPT: the data has another sum. MU_EINVAL: another chunk comes first. MU_ELIMIT, MU_EIO.
+ */
+int ckpt_intake_put(struct ckpt_intake *i, uint32_t chunk, const uint8_t *data, uint32_t stored,
+                    const uint8_t sum[CKPT_SUM_BYTES], struct ckpt_why *why);
+/* All chunks are there: the manifest is of them, of this job and step; it is as ckpt_commit() with
+ * it. MU_ECORRUPT: it is not. */
+int ckpt_intake_commit(struct ckpt_intake *i, const char *manifest, size_t n, struct ckpt_why *why);
+/* What has come stays for the next one who opens it. NULL is fine. */
+void ckpt_intake_close(struct ckpt_intake *i);
 
 /* ---- export.c ---- */
 
