@@ -13,8 +13,8 @@
  * is in it is on the disk by then.
  *
  *   manifest.c  the manifest's text: written (manifest.h shows one), and parsed (manifest_parse.c)
- *   shard.c     a shard: written, its sums told (sums.c)
- *   save.c      a checkpoint from its first folder to its last rename
+ *   shard.c     a shard: written, its sums told (sums.c); pack.c: chunks as they are stored
+ *   save.c      a checkpoint from its first folder to its last rename (place.c)
  *   find.c      what there is in a folder; what can go
  *   load.c      a checkpoint is opened, and its chunks are read (read.c); every one is verified
  *   intake.c    one that comes over a connection, chunk by chunk

@@ -124,6 +124,18 @@ int file_create(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
 }
 
+int file_open(const char *path)
+{
+    HOOK();
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+}
+
+int file_truncate(int fd, uint64_t n)
+{
+    HOOK();
+    return ftruncate(fd, (off_t)n);
+}
+
 int file_write(int fd, const void *data, size_t n)
 {
     const char *p = data;

@@ -59,6 +59,9 @@ int file_mkdir(const char *path, struct ckpt_why *why);
 /* With those above it, and on the disk. */
 int file_mkdirs(const char *path, struct ckpt_why *why);
 int file_create(const char *path);
+/* To read and to write what is there; made if it is not. */
+int file_open(const char *path);
+int file_truncate(int fd, uint64_t n);
 int file_write(int fd, const void *data, size_t n);
 int file_sync(int fd);
 int file_rename(const char *from, const char *to);

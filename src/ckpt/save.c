@@ -1,7 +1,7 @@
 /* A checkpoint from its first folder to its last rename. Up to that rename nothing that was there
  * before is touched; and when it happens all that it shows is on the disk. */
 #include "ckpt/lines.h"
-#include "ckpt/remove.h"
+#include "ckpt/place.h"
 #include "ckpt/shard.h"
 #include "ckpt/sums.h"
 
@@ -148,110 +148,6 @@ static int complete(const struct ckpt_target *t, const struct ckpt_manifest *m, 
     return rc == MU_OK ? file_sync_folder(folder, why) : rc;
 }
 
-/* ---- into its place ---- */
-
-static bool same_mark(const struct ckpt_mark *a, const struct ckpt_mark *b)
-{
-    return a->step == b->step && a->epoch == b->epoch && a->samples == b->samples &&
-           a->offset == b->offset && a->seed == b->seed && a->data_n == b->data_n &&
-           a->batch == b->batch && a->slices == b->slices && strcmp(a->job, b->job) == 0;
-}
-
-static bool same_state(const struct ckpt_manifest *a, const struct ckpt_manifest *b)
-{
-    bool same = a->bytes == b->bytes && a->zstd == b->zstd && a->parts_n == b->parts_n &&
-                a->chunks_n == b->chunks_n && same_mark(&a->mark, &b->mark);
-
-    for (uint32_t i = 0; same && i < a->parts_n; i++) {
-        same = a->parts[i].bytes == b->parts[i].bytes &&
-               strcmp(a->parts[i].name, b->parts[i].name) == 0;
-    }
-    for (uint32_t i = 0; same && i < a->chunks_n; i++) {
-        same = a->chunks[i].stored == b->chunks[i].stored &&
-               memcmp(a->chunks[i].sum, b->chunks[i].sum, CKPT_SUM_BYTES) == 0;
-    }
-    return same;
-}
-
-/* Is there the same already, and intact? A run that went back behind a damaged checkpoint comes to
- * its step again, with the same chunks: that one must not stay. */
-static bool stays(const struct ckpt_target *t, const struct ckpt_manifest *m)
-{
-    struct ckpt *c;
-    bool same;
-
-    if (ckpt_open(t->dir, t->job, t->step, &c, NULL) != MU_OK) {
-        return false;
-    }
-    same = same_state(ckpt_manifest(c), m) && ckpt_verify(c, NULL) == MU_OK;
-    ckpt_close(c);
-    return same;
-}
-
-/* Where names can't be swapped, the old one is put aside for a moment; it is found there. */
-static int put_aside(const struct ckpt_target *t, const char *folder, const char *place,
-                     struct ckpt_why *why)
-{
-    struct path old;
-    int rc = path_attempt(&old, t->dir, t->job, t->step, NAME_OLD, why);
-
-    if (rc == MU_OK) {
-        rc = remove_folder(old.text, why); /* Of an earlier try: there is one in its place. */
-    }
-    if (rc != MU_OK) {
-        return rc;
-    }
-    if (file_rename(place, old.text) != 0) {
-        return file_failed(why, "put aside", place);
-    }
-    if (file_rename(folder, place) != 0) {
-        rc = file_failed(why, "rename to its name", place);
-        (void)file_rename(old.text, place);
-        return rc;
-    }
-    return MU_OK;
-}
-
-static int into_place(const struct ckpt_target *t, const struct ckpt_manifest *m,
-                      const char *folder, struct ckpt_why *why)
-{
-    struct path place;
-    int rc = path_step(&place, t->dir, t->job, t->step, why);
-
-    if (rc != MU_OK || file_rename(folder, place.text) == 0) {
-        return rc;
-    }
-    if (errno != EEXIST && errno != ENOTEMPTY) {
-        return file_failed(why, "rename to its name", place.text);
-    }
-    if (stays(t, m) || file_swap(folder, place.text) == 0) {
-        return MU_OK;
-    }
-    return put_aside(t, folder, place.text, why);
-}
-
-/* The new name is on the disk, and what made place goes. */
-static int settle(const struct ckpt_target *t, const char *folder, struct ckpt_why *why)
-{
-    struct path job, old;
-    int rc = path_job(&job, t->dir, t->job, why);
-
-    if (rc == MU_OK) {
-        rc = file_sync_folder(job.text, why);
-    }
-    if (rc == MU_OK) {
-        rc = file_sync_folder(t->dir, why);
-    }
-    if (rc == MU_OK) {
-        rc = path_attempt(&old, t->dir, t->job, t->step, NAME_OLD, why);
-    }
-    if (rc == MU_OK) { /* What can't go now is there for ckpt_prune(). */
-        (void)remove_folder(folder, NULL);
-        (void)remove_folder(old.text, NULL);
-    }
-    return rc;
-}
-
 int ckpt_commit(const struct ckpt_target *t, const struct ckpt_mark *mark,
                 const struct ckpt_part *parts, uint32_t parts_n, struct ckpt_why *why)
 {
@@ -282,8 +178,7 @@ int ckpt_commit(const struct ckpt_target *t, const struct ckpt_mark *mark,
     }
     rc = gather(t, folder.text, &m, why);
     rc = rc == MU_OK ? complete(t, &m, folder.text, why) : rc;
-    rc = rc == MU_OK ? into_place(t, &m, folder.text, why) : rc;
-    rc = rc == MU_OK ? settle(t, folder.text, why) : rc;
+    rc = rc == MU_OK ? place_take(t->dir, &m, folder.text, why) : rc;
     ckpt_manifest_free(&m);
     return rc;
 }

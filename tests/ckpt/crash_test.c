@@ -1,6 +1,6 @@
-/* kill -9 at every point (base/hook.h) at which a process that saves, prunes or removes changes a
- * file: afterwards there is a checkpoint that is whole, nothing that is listed is half, and the
- * next save succeeds. MUSTER_TEST_FULL=1: at each of them, otherwise at a sample by seed.
+/* kill -9 at every point (base/hook.h) at which a process that saves, takes in, prunes or removes
+ * changes a file: afterwards there is a checkpoint that is whole, nothing that is listed is half,
+ * and the next save succeeds. MUSTER_TEST_FULL=1: at each of them, otherwise at a sample by seed.
  *
  * usage: ckpt_crash_test [SCENARIO VICTIM POINT]     one of them again */
 #include "base/hook.h"
@@ -127,6 +127,41 @@ static int remove_newest(uint32_t writer)
     return ckpt_remove(kit.dir, KIT_JOB, 30, NULL);
 }
 
+/* The first chunk of a state has come in before. */
+static void first_came(int which)
+{
+    struct ckpt_intake *i;
+
+    one_before();
+    use_state(which);
+    assert_int_equal(ckpt_intake_open(kit.dir, KIT_JOB, 20, kit.bytes, &i, NULL), MU_OK);
+    assert_int_equal(ckpt_kit_put(&kit, i, 0, NULL), MU_OK);
+    ckpt_intake_close(i);
+}
+
+static void part_before(void)
+{
+    first_came(1);
+}
+
+/* What is left is of another state, and is overwritten. */
+static void other_before(void)
+{
+    first_came(0);
+}
+
+static int take_in_next(uint32_t writer)
+{
+    use_state(1);
+    return ckpt_kit_take_in(&kit, 20, NULL, NULL);
+}
+
+static int take_in_same(uint32_t writer)
+{
+    use_state(1);
+    return ckpt_kit_take_in(&kit, 10, NULL, NULL);
+}
+
 static int give_up(uint32_t writer)
 {
     const struct ckpt_target t = ckpt_kit_target(&kit, 20, "mine", 1);
@@ -145,6 +180,11 @@ static const struct scenario scenarios[] = {
     {"prune", 1, three_before, prune_all, {10, 20, 30}, 30, false},
     {"remove", 1, three_before, remove_newest, {10, 20, 30}, 20, false},
     {"abandon", 1, one_before, give_up, {10}, 10, false},
+    {"intake", 1, one_before, take_in_next, {10, 20}, 10, false},
+    {"resume", 1, part_before, take_in_next, {10, 20}, 10, false},
+    {"other", 1, other_before, take_in_next, {10, 20}, 10, false},
+    {"retake", 1, one_before, take_in_same, {10}, 10, false},
+    {"retakeaside", 1, one_before, take_in_same, {10}, 10, true},
 };
 
 /* ---- a run, with a death in it ---- */
@@ -251,6 +291,24 @@ static bool look(void)
     return ok && must;
 }
 
+/* An intake that died is taken up, and what comes of it is the new state and no other. */
+static bool next_intake_succeeds(void)
+{
+    const uint64_t step = now->run == take_in_same ? 10 : 20;
+    struct ckpt_why why;
+
+    if (now->run != take_in_next && now->run != take_in_same) {
+        return true;
+    }
+    use_state(1);
+    if (ckpt_kit_take_in(&kit, step, NULL, &why) != MU_OK ||
+        ckpt_kit_load(&kit, step, &why) != MU_OK) {
+        print_error("%s\n", why.text);
+        return false;
+    }
+    return look();
+}
+
 static bool next_save_succeeds(void)
 {
     struct ckpt_why why;
@@ -273,7 +331,7 @@ static unsigned long round_of(uint32_t victim, unsigned long point)
     ckpt_kit_wipe(job);
     now->before();
     points = play(victim, point);
-    if (!look() || !next_save_succeeds()) {
+    if (!look() || !next_intake_succeeds() || !next_save_succeeds()) {
         fail_msg("again: ckpt_crash_test %s %" PRIu32 " %lu", now->name, victim, point);
     }
     return points;
@@ -361,6 +419,19 @@ static void death_while_removing(void **state)
     sweep("abandon");
 }
 
+static void death_while_one_comes_in(void **state)
+{
+    sweep("intake");
+    sweep("retake");
+    sweep("retakeaside");
+}
+
+static void death_while_one_is_taken_up_again(void **state)
+{
+    sweep("resume");
+    sweep("other");
+}
+
 /* "SCENARIO VICTIM POINT" as a failure has it. */
 static int replay(char **argv)
 {
@@ -385,6 +456,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(death_where_names_can_not_be_swapped, close_stage),
         cmocka_unit_test_teardown(death_while_pruning, close_stage),
         cmocka_unit_test_teardown(death_while_removing, close_stage),
+        cmocka_unit_test_teardown(death_while_one_comes_in, close_stage),
+        cmocka_unit_test_teardown(death_while_one_is_taken_up_again, close_stage),
     };
 
     return argc == 4 ? replay(argv) : cmocka_run_group_tests(tests, NULL, NULL);

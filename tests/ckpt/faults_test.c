@@ -1,4 +1,5 @@
-/* A disk that fails: every system call that saving, pruning, removing and loading makes fails once,
+/* A disk that fails: every system call that saving, taking in, pruning, removing and loading makes
+ * fails once,
  * or it and all after it. What was there stays, a success is one, a failure has words, and once the
  * disk is well again the next save succeeds. MUSTER_TEST_FULL=1: every call, otherwise each fourth.
  */
@@ -46,6 +47,7 @@ static bool fails(const char *name)
 WRAP(ssize_t, write, (int fd, const void *data, size_t n), (fd, data, n))
 WRAP(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), (fd, to, n, at))
 WRAP(int, fsync, (int fd), (fd))
+WRAP(int, ftruncate64, (int fd, off_t n), (fd, n))
 WRAP(int, rename, (const char *a, const char *b), (a, b))
 WRAP(int, renameat2, (int a_fd, const char *a, int b_fd, const char *b, unsigned flags),
      (a_fd, a, b_fd, b, flags))
@@ -95,6 +97,18 @@ static int save_next(void)
 static int save_same(void)
 {
     return save_as(10, 2, "mine");
+}
+
+static int take_in(void)
+{
+    ckpt_kit_fill(&kit, 2);
+    return ckpt_kit_take_in(&kit, 20, NULL, &why);
+}
+
+static int take_in_same(void)
+{
+    ckpt_kit_fill(&kit, 2);
+    return ckpt_kit_take_in(&kit, 10, NULL, &why);
 }
 
 static int prune(void)
@@ -147,21 +161,32 @@ static bool is_whole(uint64_t step)
     return false;
 }
 
+static bool writes(int (*try)(void))
+{
+    return try == save_next || try == save_same || try == take_in || try == take_in_same;
+}
+
 static void look(int (*try)(void), int rc, unsigned long call)
 {
+    const uint64_t step = try == save_next || try == take_in ? 20 : 10;
+
     if (rc != MU_OK && (why.text[0] == '\0' || (rc != MU_EIO && rc != MU_ELIMIT))) {
         fail_msg("call %lu: %s (%s)", call, mu_strerror(rc), why.text);
     }
-    if (rc == MU_OK && failed != NULL && (try == save_next || try == save_same) &&
+    if (rc == MU_OK && failed != NULL && writes(try) &&
         (strcmp(failed, "fsync") == 0 || strcmp(failed, "write") == 0)) {
         fail_msg("call %lu: %s failed, and nobody said so", call, failed);
     }
     if (!is_whole(10)) {
         fail_msg("call %lu took step 10 away", call);
     }
-    if (rc == MU_OK && (try == save_next || try == save_same)) {
+    if (rc != MU_OK && (try == take_in || try == take_in_same)) { /* The disk is well again. */
+        rc = try();
+        assert_int_equal(rc, MU_OK);
+    }
+    if (rc == MU_OK && writes(try)) {
         ckpt_kit_fill(&kit, 2);
-        assert_int_equal(ckpt_kit_load(&kit, try == save_next ? 20 : 10, &why), MU_OK);
+        assert_int_equal(ckpt_kit_load(&kit, step, &why), MU_OK);
     }
     assert_int_equal(save_as(40, 1, "next"), MU_OK);
     assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 1, 0, NULL, &why), MU_OK);
@@ -215,6 +240,12 @@ static void a_failing_replacement_leaves_the_old_or_the_new(void **state)
     sweep(save_same, ENOSPC, 20);
 }
 
+static void a_failing_intake_leaves_what_was_there_and_goes_on_later(void **state)
+{
+    sweep(take_in, ENOSPC, 15);
+    sweep(take_in_same, ENOSPC, 15);
+}
+
 static void failing_to_prune_or_remove_harms_nothing(void **state)
 {
     sweep(prune, ENOSPC, 5);
@@ -246,6 +277,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failing_save_leaves_what_was_there, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(a_failing_replacement_leaves_the_old_or_the_new, open_kit,
                                         close_kit),
+        cmocka_unit_test_setup_teardown(a_failing_intake_leaves_what_was_there_and_goes_on_later,
+                                        open_kit, close_kit),
         cmocka_unit_test_setup_teardown(failing_to_prune_or_remove_harms_nothing, open_kit,
                                         close_kit),
         cmocka_unit_test_setup_teardown(failing_to_read_is_told, open_kit, close_kit),

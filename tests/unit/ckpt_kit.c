@@ -1,6 +1,7 @@
 #include "unit/ckpt_kit.h"
 
 #include "base/prng.h"
+#include "ckpt/sum.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -124,6 +125,100 @@ int ckpt_kit_save(const struct ckpt_kit *k, const struct ckpt_target *t, struct 
     }
     rc = rc == MU_OK ? ckpt_gathered(t, NULL, why) : rc;
     return rc == MU_OK ? ckpt_commit(t, &mark, k->parts, KIT_PARTS, why) : rc;
+}
+
+/* ---- by intake ---- */
+
+static void sum_of(const uint8_t *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES])
+{
+    struct sum_state *s = sum_open();
+
+    mu_assert(s != NULL);
+    sum_begin(s);
+    sum_add(s, data, n);
+    sum_end(s, sum_out);
+    sum_close(s);
+}
+
+static struct ckpt_chunk chunk_of(const struct ckpt_kit *k, uint32_t chunk)
+{
+    struct ckpt_chunk c = {.at = chunk * CKPT_CHUNK,
+                           .stored = (uint32_t)ckpt_chunk_bytes(k->bytes, chunk)};
+
+    sum_of(k->state + c.at, c.stored, c.sum);
+    return c;
+}
+
+int ckpt_kit_put(const struct ckpt_kit *k, struct ckpt_intake *i, uint32_t chunk,
+                 struct ckpt_why *why)
+{
+    const struct ckpt_chunk c = chunk_of(k, chunk);
+
+    return ckpt_intake_put(i, chunk, k->state + c.at, c.stored, c.sum, why);
+}
+
+void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out, size_t *n_out)
+{
+    struct ckpt_chunk chunks[8];
+    struct ckpt_part parts[KIT_PARTS];
+    struct ckpt_manifest m = {.version = "0.0.0",
+                              .mark = ckpt_kit_mark(step),
+                              .parts = parts,
+                              .parts_n = KIT_PARTS,
+                              .bytes = k->bytes,
+                              .shards_n = 1,
+                              .chunks = chunks,
+                              .chunks_n = ckpt_chunks(k->bytes)};
+
+    mu_assert(m.chunks_n <= ARRAY_LEN(chunks));
+    memcpy(parts, k->parts, sizeof(parts));
+    for (uint32_t i = 0; i < m.chunks_n; i++) {
+        chunks[i] = chunk_of(k, i);
+    }
+    mu_assert(ckpt_manifest_write(&m, text_out, n_out) == MU_OK);
+}
+
+uint32_t ckpt_kit_has(const struct ckpt_kit *k, const struct ckpt_intake *i)
+{
+    uint8_t theirs[CKPT_SUM_BYTES], ours[CKPT_SUM_BYTES], sums[8 * CKPT_SUM_BYTES];
+    const uint32_t n = ckpt_intake_has(i, theirs);
+
+    if (n > ckpt_chunks(k->bytes)) {
+        return 0;
+    }
+    for (uint32_t c = 0; c < n; c++) {
+        memcpy(sums + c * CKPT_SUM_BYTES, chunk_of(k, c).sum, CKPT_SUM_BYTES);
+    }
+    sum_of(sums, n * CKPT_SUM_BYTES, ours);
+    return memcmp(ours, theirs, sizeof(ours)) == 0 ? n : 0;
+}
+
+int ckpt_kit_take_in(const struct ckpt_kit *k, uint64_t step, uint32_t *had_out,
+                     struct ckpt_why *why)
+{
+    struct ckpt_intake *i = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    uint32_t chunk;
+    int rc = ckpt_intake_open(k->dir, KIT_JOB, step, k->bytes, &i, why);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    chunk = ckpt_kit_has(k, i);
+    if (had_out != NULL) {
+        *had_out = chunk;
+    }
+    for (; rc == MU_OK && chunk < ckpt_chunks(k->bytes); chunk++) {
+        rc = ckpt_kit_put(k, i, chunk, why);
+    }
+    if (rc == MU_OK) {
+        ckpt_kit_manifest(k, step, &text, &n);
+        rc = ckpt_intake_commit(i, text, n, why);
+        free(text);
+    }
+    ckpt_intake_close(i);
+    return rc;
 }
 
 /* ---- loading ---- */

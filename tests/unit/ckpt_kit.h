@@ -37,6 +37,19 @@ const uint8_t *ckpt_kit_data(const struct ckpt_kit *k, const struct ckpt_target 
 /* All writers, one after another, and the commit; the first that fails ends it. */
 int ckpt_kit_save(const struct ckpt_kit *k, const struct ckpt_target *t, struct ckpt_why *why);
 
+/* ---- by intake ---- */
+
+/* One chunk of the state, as it is. */
+int ckpt_kit_put(const struct ckpt_kit *k, struct ckpt_intake *i, uint32_t chunk,
+                 struct ckpt_why *why);
+/* The state's manifest, with one shard: free(). */
+void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out, size_t *n_out);
+/* How many of the chunks that the intake has are the state's, if they all are; otherwise 0. */
+uint32_t ckpt_kit_has(const struct ckpt_kit *k, const struct ckpt_intake *i);
+/* All of it, from where an earlier one has come to: *had_out chunks (may be NULL). */
+int ckpt_kit_take_in(const struct ckpt_kit *k, uint64_t step, uint32_t *had_out,
+                     struct ckpt_why *why);
+
 /* Opens, reads part by part and chunk by chunk, and compares with the state. MU_OK: it is that;
  * MU_EDONE: it was read without a word, and is another. */
 int ckpt_kit_load(const struct ckpt_kit *k, uint64_t step, struct ckpt_why *why);
