@@ -13,11 +13,12 @@
 #define REFUSED_FLUSH_MS 1000
 #define CONNS_MAX (4 * SLOTS_MAX)
 
-/* One per slot, and one for all who have not said yet whose they are. A connection's data is the
- * seat that it has. */
+/* One per slot, another for its line to the orchestrator's checkpoints, and one for all who have
+ * not said yet whose they are. A connection's data is the seat that it has. */
 struct seat {
     struct local *local;
     struct conn *conn;
+    struct relay *relay; /* of a line */
     uint64_t cookie;
     bool expected;
 };
@@ -28,9 +29,16 @@ struct local {
     struct listener *listener;
     char dir[LOCAL_PATH_MAX];
     char path[LOCAL_PATH_MAX];
+    const struct relay_dial *dial; /* NULL: there are no lines */
     struct seat nobody;
     struct seat seats[SLOTS_MAX];
+    struct seat lines[SLOTS_MAX];
 };
+
+static bool is_line(const struct seat *s)
+{
+    return s >= s->local->lines && s < s->local->lines + SLOTS_MAX;
+}
 
 static uint32_t slot_of(const struct seat *s)
 {
@@ -53,25 +61,36 @@ static void refuse(struct conn *c, int status, const char *text)
 }
 
 /* Closes what a slot has, if it has; `detached` is up to the caller. */
-static void empty(struct seat *s)
+static void empty(struct seat *s, uint32_t flush_ms)
 {
     if (s->conn != NULL) {
-        conn_close(s->conn, 0);
+        conn_close(s->conn, flush_ms);
         s->conn = NULL;
+    }
+    relay_close(s->relay);
+    s->relay = NULL;
+}
+
+/* Its connection is gone. */
+static void leave(struct seat *s)
+{
+    if (is_nobody(s)) {
+        return;
+    }
+    s->conn = NULL;
+    if (is_line(s)) {
+        empty(s, 0);
+    } else {
+        s->local->handler->detached(s->local->data, slot_of(s));
     }
 }
 
 /* The peer's fault: it loses its connection. */
 static void expel(struct conn *c, struct seat *s, const char *why)
 {
-    const struct local *l = s->local;
-
     log_warn("local", "%s is cut off: %s", conn_peer(c), why);
     conn_close(c, 0);
-    if (!is_nobody(s)) {
-        s->conn = NULL;
-        l->handler->detached(l->data, slot_of(s));
-    }
+    leave(s);
 }
 
 static void on_opened(struct conn *c)
@@ -83,6 +102,56 @@ static void on_opened(struct conn *c)
     }
 }
 
+/* ---- lines ---- */
+
+static void on_relay_ended(void *arg, int status, const char *why)
+{
+    struct seat *s = arg;
+    struct conn *c = s->conn;
+    struct msg_refused m = {.status = status != MU_OK ? status : MU_EIO};
+
+    s->relay = NULL;
+    s->conn = NULL;
+    log_debug("local", "the line of %s is closed: %s", conn_peer(c), why);
+    snprintf(m.text, sizeof(m.text), "%s", why);
+    conn_set_data(c, &s->local->nobody);
+    conn_say(c, WIRE_REFUSED, &m, 0, 0);
+    conn_close(c, REFUSED_FLUSH_MS);
+}
+
+/* Of two of one slot the newer counts: the worker has given up the other, and that may not be known
+ * here yet. */
+static void attach_line(struct conn *c, struct local *l, uint32_t slot)
+{
+    struct seat *s = &l->lines[slot];
+    int rc;
+
+    if (l->dial == NULL) {
+        refuse(c, MU_EREFUSED, "this agent has no orchestrator that keeps checkpoints");
+        return;
+    }
+    empty(s, 0);
+    rc = relay_open(l->dial, c, on_relay_ended, s, &s->relay);
+    if (rc != MU_OK) {
+        refuse(c, rc, "no connection to the orchestrator can be made");
+        return;
+    }
+    s->conn = c;
+    conn_set_data(c, s);
+}
+
+static void pass_up(struct conn *c, struct seat *s, const struct wire_header *h,
+                    const union wire_any *msg)
+{
+    const char *why;
+
+    if (relay_up(s->relay, h, msg, &why) != MU_OK) {
+        expel(c, s, why);
+    }
+}
+
+/* ---- workers ---- */
+
 static void attach(struct conn *c, struct local *l, const struct msg_attach *m)
 {
     struct seat *s = m->slot < SLOTS_MAX ? &l->seats[m->slot] : NULL;
@@ -92,6 +161,8 @@ static void attach(struct conn *c, struct local *l, const struct msg_attach *m)
         refuse(c, MU_ENOENT, "no worker of this agent is started in that slot");
     } else if (s->cookie != m->cookie) {
         refuse(c, MU_ESTALE, "its MUSTER_COOKIE is that of another start of its slot");
+    } else if (m->depot) {
+        attach_line(c, l, m->slot);
     } else if (s->conn != NULL) {
         refuse(c, MU_EEXIST,
                "the worker of that slot is connected already; only one process of it can join");
@@ -127,6 +198,8 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
 
     if (is_nobody(s) && h->type == WIRE_ATTACH) {
         attach(c, l, &msg->attach);
+    } else if (is_line(s)) {
+        pass_up(c, s, h, msg);
     } else if (!is_nobody(s) && is_for_agent(h->type)) {
         l->handler->frame(l->data, slot_of(s), h, msg);
     } else {
@@ -137,13 +210,8 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
 
 static void on_closed(struct conn *c, int status, const char *why)
 {
-    struct seat *s = conn_data(c);
-
     log_debug("local", "the connection of %s is closed: %s", conn_peer(c), why);
-    if (!is_nobody(s)) {
-        s->conn = NULL;
-        s->local->handler->detached(s->local->data, slot_of(s));
-    }
+    leave(conn_data(c));
 }
 
 static const struct conn_handler conn_handler = {
@@ -156,7 +224,9 @@ int local_open(uv_loop_t *loop, const struct local_handler *handler, void *data,
                struct local **l_out, char *error)
 {
     struct listen_config config = {
-        .limits = {.handshake_ms = ATTACH_MS, .frame_max = 2 * wire_payload_max(WIRE_SYNC) + 1024},
+        .limits = {.handshake_ms = ATTACH_MS,
+                   .frame_max =
+                       2 * MAX(wire_payload_max(WIRE_SYNC), wire_payload_max(WIRE_DEPOT)) + 1024},
         .conns_max = CONNS_MAX,
     };
     struct local *l = calloc(1, sizeof(*l));
@@ -170,7 +240,7 @@ int local_open(uv_loop_t *loop, const struct local_handler *handler, void *data,
     l->data = data;
     l->nobody.local = l;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        l->seats[i].local = l;
+        l->seats[i].local = l->lines[i].local = l;
     }
     local_dir_clean();
     rc = local_dir_make(l->dir, error);
@@ -196,6 +266,11 @@ const char *local_path(const struct local *l)
     return l->path;
 }
 
+void local_relay(struct local *l, const struct relay_dial *dial)
+{
+    l->dial = dial;
+}
+
 void local_expect(struct local *l, uint32_t slot, uint64_t cookie)
 {
     local_forget(l, slot);
@@ -206,7 +281,8 @@ void local_expect(struct local *l, uint32_t slot, uint64_t cookie)
 void local_forget(struct local *l, uint32_t slot)
 {
     mu_assert(slot < SLOTS_MAX);
-    empty(&l->seats[slot]);
+    empty(&l->seats[slot], 0);
+    empty(&l->lines[slot], 0);
     l->seats[slot].expected = false;
 }
 
@@ -231,9 +307,8 @@ void local_close(struct local *l, uint32_t flush_ms)
         return;
     }
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (l->seats[i].conn != NULL) {
-            conn_close(l->seats[i].conn, flush_ms);
-        }
+        empty(&l->seats[i], flush_ms);
+        empty(&l->lines[i], 0);
     }
     listen_close(l->listener);
     local_dir_remove(l->dir);

@@ -1,10 +1,12 @@
 /* The unix socket that in-process workers connect to. It lies in a directory of its own that only
  * this user can enter; a peer is of the same user, and its first frame names the start that it is
- * of by the cookie from its environment. One connection per slot. What a peer does wrong closes its
- * own connection and nothing else. */
+ * of by the cookie from its environment. One connection per slot, and beside it one that is passed
+ * on to the orchestrator's checkpoints (relay.h). What a peer does wrong closes its own connection
+ * and nothing else. */
 #ifndef AGENT_LOCAL_H
 #define AGENT_LOCAL_H
 
+#include "agent/relay.h"
 #include "wire/wire.h"
 
 #include <uv.h>
@@ -27,6 +29,10 @@ struct local_handler {
  * NET_ERROR_MAX. */
 int local_open(uv_loop_t *loop, const struct local_handler *handler, void *data,
                struct local **l_out, char *error);
+
+/* From now on workers may ask for the checkpoints that the orchestrator keeps. dial is borrowed
+ * until close. */
+void local_relay(struct local *l, const struct relay_dial *dial);
 
 /* For MUSTER_SOCKET; valid until close. */
 const char *local_path(const struct local *l);

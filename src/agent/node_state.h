@@ -139,6 +139,7 @@ struct node {
     struct agent agent;
     struct keeper *keeper;
     struct local *local;
+    struct relay_dial dial; /* of the workers' lines to the orchestrator's checkpoints */
     struct output *output;
     struct alone *alone;
     struct ports ports;
