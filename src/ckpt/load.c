@@ -1,4 +1,5 @@
-/* A checkpoint is opened: its manifest holds, and its shards are there. read.c reads them. */
+/* A checkpoint is opened: its manifest holds, and its shards are there, if they are files. read.c
+ * reads them. */
 #include "ckpt/load.h"
 
 #include "ckpt/shard.h"
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -43,9 +45,25 @@ static int check_shards(struct ckpt *c, struct ckpt_why *why)
     return MU_OK;
 }
 
-static int read_manifest(struct ckpt *c, uint64_t step, struct ckpt_why *why)
+/* where: what the text is called for people. */
+static int take_manifest(struct ckpt *c, const char *where, const char *text, size_t n,
+                         uint64_t step, struct ckpt_why *why)
 {
     struct ckpt_why own = {{0}};
+    int rc = ckpt_manifest_parse(text, n, &c->m, &own);
+
+    if (rc != MU_OK) {
+        return ckpt_say(why, rc, "%s: %.300s", where, own.text);
+    }
+    if (c->m.mark.step != step) {
+        return ckpt_say(why, MU_ECORRUPT, "%s is that of step %" PRIu64 ": the folder was renamed",
+                        where, c->m.mark.step);
+    }
+    return MU_OK;
+}
+
+static int read_manifest(struct ckpt *c, uint64_t step, struct ckpt_why *why)
+{
     struct path p;
     char *text;
     size_t n;
@@ -58,16 +76,9 @@ static int read_manifest(struct ckpt *c, uint64_t step, struct ckpt_why *why)
     if (rc != MU_OK) { /* The folder is there: what is not in it was lost. */
         return rc == MU_ENOENT || rc == MU_ELIMIT ? MU_ECORRUPT : rc;
     }
-    rc = ckpt_manifest_parse(text, n, &c->m, &own);
+    rc = take_manifest(c, p.text, text, n, step, why);
     free(text);
-    if (rc != MU_OK) {
-        return ckpt_say(why, rc, "%s: %.300s", p.text, own.text);
-    }
-    if (c->m.mark.step != step) {
-        return ckpt_say(why, MU_ECORRUPT, "%s is that of step %" PRIu64 ": the folder was renamed",
-                        p.text, c->m.mark.step);
-    }
-    return MU_OK;
+    return rc;
 }
 
 /* Where it is: in its place, or put aside by a commit that did not come to its end. */
@@ -91,22 +102,66 @@ static int find_folder(struct ckpt *c, const char *dir, const char *job, uint64_
                     step, job, dir);
 }
 
-int ckpt_open(const char *dir, const char *job, uint64_t step, struct ckpt **c_out,
-              struct ckpt_why *why)
+/* NULL: no memory. */
+static struct ckpt *make(struct ckpt_why *why)
 {
     struct ckpt *c = calloc(1, sizeof(*c));
-    int rc;
+    struct sum_state *sum = sum_open();
 
-    if (c == NULL) {
-        return ckpt_say(why, MU_ENOMEM, "no memory to open a checkpoint");
+    if (c == NULL || sum == NULL) {
+        free(c);
+        if (sum != NULL) {
+            sum_close(sum);
+        }
+        (void)ckpt_say(why, MU_ENOMEM, "no memory to open a checkpoint");
+        return NULL;
     }
     c->fd = -1;
     c->shard = c->held_chunk = LOAD_NONE;
-    c->sum = sum_open();
-    rc = c->sum != NULL ? MU_OK : ckpt_say(why, MU_ENOMEM, "no memory to open a checkpoint");
-    rc = rc == MU_OK ? find_folder(c, dir, job, step, why) : rc;
+    c->sum = sum;
+    return c;
+}
+
+int ckpt_open(const char *dir, const char *job, uint64_t step, struct ckpt **c_out,
+              struct ckpt_why *why)
+{
+    struct ckpt *c = make(why);
+    int rc;
+
+    if (c == NULL) {
+        return MU_ENOMEM;
+    }
+    rc = find_folder(c, dir, job, step, why);
     rc = rc == MU_OK ? read_manifest(c, step, why) : rc;
     rc = rc == MU_OK ? check_shards(c, why) : rc;
+    if (rc != MU_OK) {
+        ckpt_close(c);
+        return rc;
+    }
+    *c_out = c;
+    return MU_OK;
+}
+
+int ckpt_open_source(const char *text, size_t n, const char *job, uint64_t step,
+                     const struct ckpt_source *source, struct ckpt **c_out, struct ckpt_why *why)
+{
+    struct ckpt *c = make(why);
+    struct path p;
+    int rc;
+
+    if (c == NULL) {
+        source->close(source->arg);
+        return MU_ENOMEM;
+    }
+    c->sourced = true;
+    c->source = *source;
+    rc = path_set(&c->folder, why, "%s", source->name);
+    rc = rc == MU_OK ? path_set(&p, why, "%s/manifest", source->name) : rc;
+    rc = rc == MU_OK ? take_manifest(c, p.text, text, n, step, why) : rc;
+    if (rc == MU_OK && strcmp(c->m.mark.job, job) != 0) {
+        rc = ckpt_say(why, MU_ECORRUPT, "%s is that of job %s: the folder was renamed", p.text,
+                      c->m.mark.job);
+    }
     if (rc != MU_OK) {
         ckpt_close(c);
         return rc;
@@ -120,12 +175,13 @@ void ckpt_close(struct ckpt *c)
     if (c == NULL) {
         return;
     }
+    if (c->sourced) {
+        c->source.close(c->source.arg);
+    }
     if (c->fd >= 0) {
         close(c->fd);
     }
-    if (c->sum != NULL) {
-        sum_close(c->sum);
-    }
+    sum_close(c->sum);
     ckpt_manifest_free(&c->m);
     ZSTD_freeDCtx(c->zstd);
     free(c->held);

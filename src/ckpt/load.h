@@ -8,7 +8,9 @@
 
 struct ckpt {
     struct ckpt_manifest m;
-    struct path folder;
+    struct path folder; /* or what the source calls itself */
+    bool sourced;       /* there are no files: the source is read */
+    struct ckpt_source source;
     uint32_t shard; /* whose file is open; LOAD_NONE: none is */
     int fd;
     struct sum_state *sum;

@@ -50,17 +50,14 @@ static int open_shard(struct ckpt *c, uint32_t shard, struct ckpt_why *why)
     return MU_OK;
 }
 
-static int read_stored(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_why *why)
+static int read_file(struct ckpt *c, const struct ckpt_chunk *k, uint8_t *to, struct ckpt_why *why)
 {
-    const struct ckpt_chunk *k = &c->m.chunks[chunk];
-    uint8_t sum[CKPT_SUM_BYTES];
     size_t n = 0;
     int rc = open_shard(c, k->shard, why);
 
     if (rc != MU_OK) {
         return rc;
     }
-    sum_begin(c->sum);
     while (n < k->stored) {
         const ssize_t did = pread(c->fd, to + n, MIN(PIECE, k->stored - n), (off_t)(k->at + n));
 
@@ -76,6 +73,32 @@ static int read_stored(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_
         }
         sum_add(c->sum, to + n, (size_t)did);
         n += (size_t)did;
+    }
+    return MU_OK;
+}
+
+/* All of it at once: a source knows best how it comes. */
+static int read_source(struct ckpt *c, const struct ckpt_chunk *k, uint8_t *to,
+                       struct ckpt_why *why)
+{
+    int rc = c->source.read(c->source.arg, k->shard, k->at, k->stored, to, why);
+
+    if (rc == MU_OK) {
+        sum_add(c->sum, to, k->stored);
+    }
+    return rc == MU_ENOENT ? load_damaged(c, k->shard, why, "is missing or ends too early") : rc;
+}
+
+static int read_stored(struct ckpt *c, uint32_t chunk, uint8_t *to, struct ckpt_why *why)
+{
+    const struct ckpt_chunk *k = &c->m.chunks[chunk];
+    uint8_t sum[CKPT_SUM_BYTES];
+    int rc;
+
+    sum_begin(c->sum);
+    rc = c->sourced ? read_source(c, k, to, why) : read_file(c, k, to, why);
+    if (rc != MU_OK) {
+        return rc;
     }
     sum_end(c->sum, sum);
     if (memcmp(sum, k->sum, sizeof(sum)) != 0) {

@@ -4,7 +4,6 @@
 #include "ckpt/shard.h"
 
 #include "base/hook.h"
-#include "ckpt/sum.h"
 #include "ckpt/sums.h"
 
 #include <errno.h>
@@ -13,19 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
-
-#define LEVEL 1 /* of zstd: the disk is waiting */
 
 struct writer {
     const struct ckpt_target *t;
     struct path path;
     int fd;
     uint64_t at;
-    struct sum_state *sum;
-    ZSTD_CCtx *zstd; /* NULL: not compressed */
-    uint8_t *packed; /* room for a chunk */
-    size_t packed_cap;
+    struct ckpt_packer *packer;
     struct ckpt_chunk *chunks;
 };
 
@@ -42,28 +35,19 @@ static void writer_close(struct writer *w)
     if (w->fd >= 0) {
         close(w->fd);
     }
-    if (w->sum != NULL) {
-        sum_close(w->sum);
-    }
-    ZSTD_freeCCtx(w->zstd);
-    free(w->packed);
+    ckpt_pack_free(w->packer);
     free(w->chunks);
+}
+
+static int no_memory(const struct writer *w, struct ckpt_why *why)
+{
+    return ckpt_say(why, MU_ENOMEM, "no memory to write %s", w->path.text);
 }
 
 static int writer_memory(struct writer *w, uint32_t chunks_n, struct ckpt_why *why)
 {
-    w->sum = sum_open();
     w->chunks = calloc(MAX(chunks_n, 1), sizeof(*w->chunks));
-    if (w->t->zstd) {
-        w->packed_cap = ZSTD_compressBound((size_t)CKPT_CHUNK);
-        w->packed = malloc(w->packed_cap);
-        w->zstd = ZSTD_createCCtx();
-    }
-    if (w->sum == NULL || w->chunks == NULL ||
-        (w->t->zstd && (w->packed == NULL || w->zstd == NULL))) {
-        return ckpt_say(why, MU_ENOMEM, "no memory to write %s", w->path.text);
-    }
-    return MU_OK;
+    return w->chunks != NULL ? MU_OK : no_memory(w, why);
 }
 
 /* Opens the file with all its room, if that can be known: a full disk is found before the work. */
@@ -73,7 +57,7 @@ static int writer_file(struct writer *w, uint64_t bytes, struct ckpt_why *why)
     if (w->fd < 0) {
         return file_failed(why, "make", w->path.text);
     }
-    if (w->zstd == NULL && bytes > 0) {
+    if (!w->t->zstd && bytes > 0) {
         HOOK();
         if (fallocate(w->fd, 0, 0, (off_t)bytes) != 0 && (errno == ENOSPC || errno == EDQUOT)) {
             return file_failed(why, "write", w->path.text);
@@ -87,26 +71,18 @@ static int writer_file(struct writer *w, uint64_t bytes, struct ckpt_why *why)
 static int write_chunk(struct writer *w, const uint8_t *data, size_t n, struct ckpt_chunk *c,
                        struct ckpt_why *why)
 {
-    if (w->zstd != NULL) {
-        const size_t packed_n =
-            ZSTD_compressCCtx(w->zstd, w->packed, w->packed_cap, data, n, LEVEL);
+    const uint8_t *stored;
 
-        if (!ZSTD_isError(packed_n) && packed_n < n) { /* Otherwise it is stored as it is. */
-            data = w->packed;
-            n = packed_n;
-        }
+    if (ckpt_pack(&w->packer, data, n, w->t->zstd, &stored, &c->stored, c->sum) != MU_OK) {
+        return no_memory(w, why);
     }
-    sum_begin(w->sum);
-    sum_add(w->sum, data, n);
-    sum_end(w->sum, c->sum);
     c->at = w->at;
-    c->stored = (uint32_t)n;
-    if (file_write(w->fd, data, n) != 0) {
+    if (file_write(w->fd, stored, c->stored) != 0) {
         return file_failed(why, "write", w->path.text);
     }
     /* A hint: what is lost by its failure is time. */
-    (void)sync_file_range(w->fd, (off_t)w->at, (off_t)n, SYNC_FILE_RANGE_WRITE);
-    w->at += n;
+    (void)sync_file_range(w->fd, (off_t)w->at, (off_t)c->stored, SYNC_FILE_RANGE_WRITE);
+    w->at += c->stored;
     return MU_OK;
 }
 
