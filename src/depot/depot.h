@@ -4,7 +4,8 @@
  *
  *   depot.c       asks and answers, several on their way at once; a line that breaks is made again
  *   depot_put.c   a state is put there: chunk by chunk, from where an earlier try has come to
- *   depot_get.c   what there is; one is opened like one in a folder, and read chunk by chunk
+ *   depot_get.c   one is opened like one in a folder, and read chunk by chunk
+ *   depot_list.c  what there is; one is removed
  *
  * Blocking; one thread at a time. What a person should read is put in *why. */
 #ifndef DEPOT_DEPOT_H
@@ -22,7 +23,7 @@ struct depot_line {
     /* The next answer; *m_out is valid until the next call. MU_EIO: it is broken. MU_ETIMEDOUT. */
     int (*next)(void *arg, uint32_t wait_ms, uint64_t *request_out,
                 const struct msg_depot_says **m_out, struct ckpt_why *why);
-    void (*close)(void *arg);
+    void (*close)(void *arg); /* also if it is closed, or never was open */
     void *arg;
     uint32_t patience_ms; /* for how long a line that broke is made again and again; 0: not once */
 };
