@@ -17,7 +17,7 @@
  *   save.c      a checkpoint from its first folder to its last rename (place.c)
  *   find.c      what there is in a folder; what can go
  *   load.c      a checkpoint is opened, and its chunks are read (read.c); every one is verified
- *   intake.c    one that comes over a connection, chunk by chunk
+ *   intake.c    one that comes over a connection, chunk by chunk; disk.c: pieces of files, room
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
  *   export.c    files that other tools can open: raw or .npz (npz.c)
  *   file.c      the few system calls that all of this is made of, each with a HOOK(); name.c: what
@@ -204,6 +204,20 @@ int ckpt_pack(struct ckpt_packer **p, const uint8_t *data, size_t bytes, bool zs
               const uint8_t **stored_out, uint32_t *n_out, uint8_t sum_out[CKPT_SUM_BYTES]);
 void ckpt_pack_free(struct ckpt_packer *p);
 
+/* ---- disk.c: for those who keep them for others ---- */
+
+#define CKPT_MANIFEST_FILE UINT32_MAX
+
+/* Up to n bytes from `at` on of a shard, or of the manifest (CKPT_MANIFEST_FILE), as they are:
+ * fewer at the file's end. *total_out: bytes of the file. MU_ENOENT, MU_EINVAL, MU_EIO. */
+int ckpt_read_file(const char *dir, const char *job, uint64_t step, uint32_t shard, uint64_t at,
+                   size_t n, uint8_t *to, size_t *n_out, uint64_t *total_out, struct ckpt_why *why);
+
+/* Calls count() for each checkpoint of each job, and for what is being written or was left behind
+ * (not whole). No such folder: none. MU_EIO. */
+typedef void ckpt_count(void *arg, const char *job, bool whole, uint64_t bytes);
+int ckpt_usage(const char *dir, ckpt_count *count, void *arg, struct ckpt_why *why);
+
 /* ---- intake.c: one that comes chunk by chunk, in their order, from elsewhere ---- */
 
 struct ckpt_intake;
@@ -223,6 +237,8 @@ int ckpt_intake_put(struct ckpt_intake *i, uint32_t chunk, const uint8_t *data, 
 /* All chunks are there: the manifest is of them, of this job and step; it is as ckpt_commit() with
  * it. MU_ECORRUPT: it is not. */
 int ckpt_intake_commit(struct ckpt_intake *i, const char *manifest, size_t n, struct ckpt_why *why);
+/* Takes away what intakes of a job have left behind; none may be open. MU_EINVAL, MU_EIO. */
+int ckpt_intake_forget(const char *dir, const char *job, struct ckpt_why *why);
 /* What has come stays for the next one who opens it. NULL is fine. */
 void ckpt_intake_close(struct ckpt_intake *i);
 

@@ -166,26 +166,34 @@ static int take_up(struct ckpt_intake *i, struct ckpt_why *why)
 /* ---- beginning and end ---- */
 
 /* Those for other steps: one putter at a time, and this is the newest. */
-static int sweep(const struct ckpt_intake *i, const char *job_folder, struct ckpt_why *why)
+static int sweep(const char *job_folder, uint64_t but, struct ckpt_why *why)
 {
     DIR *d = opendir(job_folder);
     int rc = MU_OK;
 
     if (d == NULL) {
-        return file_failed(why, "read the folder", job_folder);
+        return errno == ENOENT ? MU_OK : file_failed(why, "read the folder", job_folder);
     }
     for (struct dirent *e = readdir(d); e != NULL && rc == MU_OK; e = readdir(d)) {
         const char *tag;
         struct path p;
         uint64_t step;
 
-        if (name_is_attempt(e->d_name, &step, &tag) && strcmp(tag, TAG) == 0 && step != i->step) {
+        if (name_is_attempt(e->d_name, &step, &tag) && strcmp(tag, TAG) == 0 && step != but) {
             rc = path_set(&p, why, "%s/%s", job_folder, e->d_name);
             rc = rc == MU_OK ? remove_folder(p.text, why) : rc;
         }
     }
     closedir(d);
     return rc;
+}
+
+int ckpt_intake_forget(const char *dir, const char *job, struct ckpt_why *why)
+{
+    struct path p;
+    int rc = path_job(&p, dir, job, why);
+
+    return rc == MU_OK ? sweep(p.text, 0, why) : rc; /* No step is 0. */
 }
 
 static int open_files(struct ckpt_intake *i, struct ckpt_why *why)
@@ -219,7 +227,7 @@ static int begin(struct ckpt_intake *i, struct ckpt_why *why)
         return ckpt_say(why, MU_ENOMEM, "no memory to take in a checkpoint");
     }
     rc = file_mkdirs(job.text, why);
-    rc = rc == MU_OK ? sweep(i, job.text, why) : rc;
+    rc = rc == MU_OK ? sweep(job.text, i->step, why) : rc;
     rc = rc == MU_OK ? open_files(i, why) : rc;
     return rc == MU_OK ? take_up(i, why) : rc;
 }

@@ -256,6 +256,73 @@ static void one_of_the_same_step_makes_place(void **state)
     assert_false(is_there(FOLDER));
 }
 
+/* ---- as files ---- */
+
+static void pieces_of_files_are_as_they_were_put(void **state)
+{
+    uint8_t *got = malloc((size_t)kit.bytes + 100);
+    char *text;
+    size_t n, text_n;
+    uint64_t total;
+
+    assert_non_null(got);
+    assert_int_equal(ckpt_kit_take_in(&kit, 20, NULL, &why), MU_OK);
+    assert_int_equal(
+        ckpt_read_file(kit.dir, KIT_JOB, 20, 0, 0, (size_t)kit.bytes + 100, got, &n, &total, &why),
+        MU_OK);
+    assert_int_equal(n, kit.bytes);
+    assert_int_equal(total, kit.bytes);
+    assert_memory_equal(got, kit.state, n);
+    assert_int_equal(
+        ckpt_read_file(kit.dir, KIT_JOB, 20, 0, kit.bytes - 5, 100, got, &n, &total, &why), MU_OK);
+    assert_int_equal(n, 5);
+    assert_memory_equal(got, kit.state + kit.bytes - 5, 5);
+    assert_int_equal(
+        ckpt_read_file(kit.dir, KIT_JOB, 20, 0, UINT64_MAX, 100, got, &n, &total, &why), MU_OK);
+    assert_int_equal(n, 0);
+    ckpt_kit_manifest(&kit, 20, &text, &text_n);
+    assert_int_equal(ckpt_read_file(kit.dir, KIT_JOB, 20, CKPT_MANIFEST_FILE, 0, (size_t)kit.bytes,
+                                    got, &n, &total, &why),
+                     MU_OK);
+    assert_int_equal(n, text_n);
+    assert_memory_equal(got, text, n);
+    free(text);
+    assert_int_equal(ckpt_read_file(kit.dir, KIT_JOB, 20, 1, 0, 5, got, &n, &total, &why),
+                     MU_ENOENT);
+    assert_int_equal(ckpt_read_file(kit.dir, KIT_JOB, 21, 0, 0, 5, got, &n, &total, &why),
+                     MU_ENOENT);
+    assert_int_equal(ckpt_read_file(kit.dir, "../x", 20, 0, 0, 5, got, &n, &total, &why),
+                     MU_EINVAL);
+    free(got);
+}
+
+struct usage {
+    uint64_t whole, left;
+};
+
+static void count(void *arg, const char *job, bool whole, uint64_t bytes)
+{
+    struct usage *u = arg;
+
+    assert_string_equal(job, KIT_JOB);
+    *(whole ? &u->whole : &u->left) += bytes;
+}
+
+static void what_is_there_is_counted_and_what_was_left_can_go(void **state)
+{
+    struct usage u = {0};
+
+    assert_int_equal(ckpt_kit_take_in(&kit, 10, NULL, &why), MU_OK);
+    leave(20, 1);
+    assert_int_equal(ckpt_usage(kit.dir, count, &u, &why), MU_OK);
+    assert_true(u.whole > kit.bytes && u.whole < kit.bytes + 5000);
+    assert_int_equal(u.left, CKPT_CHUNK + 20);
+    assert_int_equal(ckpt_intake_forget(kit.dir, KIT_JOB, &why), MU_OK);
+    assert_false(is_there(FOLDER));
+    assert_int_equal(ckpt_kit_newest(&kit), 10);
+    assert_int_equal(ckpt_intake_forget(kit.dir, "nobody", &why), MU_OK);
+}
+
 static int open_kit(void **state)
 {
     ckpt_kit_open(&kit, true);
@@ -285,6 +352,8 @@ int main(void)
         CASE(wrong_names_are_refused),
         CASE(another_manifest_is_refused_and_nothing_is_lost),
         CASE(one_of_the_same_step_makes_place),
+        CASE(pieces_of_files_are_as_they_were_put),
+        CASE(what_is_there_is_counted_and_what_was_left_can_go),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
