@@ -127,7 +127,10 @@ static void attach_line(struct conn *c, struct local *l, uint32_t slot)
     int rc;
 
     if (l->dial == NULL) {
-        refuse(c, MU_EREFUSED, "this agent has no orchestrator that keeps checkpoints");
+        refuse(
+            c, MU_EREFUSED,
+            "its orchestrator keeps no checkpoints: the one inside --standalone is gone with the "
+            "run. Start \"muster serve\", or name a folder");
         return;
     }
     empty(s, 0);

@@ -285,7 +285,9 @@ static int open_parts(struct node *n, char *error)
     }
     n->dial = (struct relay_dial){
         .loop = &n->loop, .to = &n->config->endpoints, .tls = n->link.tls, .job = n->config->job};
-    local_relay(n->local, &n->dial);
+    if (!n->config->standalone) { /* What that one keeps is gone with the run. */
+        local_relay(n->local, &n->dial);
+    }
     net_random(&seed, sizeof(seed));
     prng_init(&n->prng, seed);
     rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);

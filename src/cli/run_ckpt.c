@@ -13,17 +13,18 @@
 #define STEPS_MAX 1000000000000ull
 #define SECONDS_MAX (30 * 86400ull)
 
+#define DEPOT "orchestrator:"
+
 int run_ckpt_read_dir(const char *text, void *to, char *error)
 {
-    static const char there[] = "orchestrator:";
-
     if (*text == '\0') {
         return MU_EINVAL;
     }
-    if (strncmp(text, there, strlen(there)) == 0) {
+    if (strncmp(text, DEPOT, strlen(DEPOT)) == 0 && strcmp(text, DEPOT) != 0) {
         snprintf(error, OPTS_ERROR_MAX,
-                 "checkpoints can't be kept by the orchestrator yet; name a folder, such as one "
-                 "that all nodes see (with --ckpt-shared)");
+                 "what the orchestrator keeps is '" DEPOT "' and no more, each job by its name, "
+                 "got '%.100s'; for a folder of that name, write './%.100s'",
+                 text, text);
         return MU_EINVAL;
     }
     *(const char **)to = text;
@@ -108,6 +109,29 @@ static int make_absolute(struct run_flags *f, char *error)
     return MU_OK;
 }
 
+static bool is_depot(const char *dir)
+{
+    return strcmp(dir, DEPOT) == 0;
+}
+
+/* It keeps them where it keeps everything else: no folder of this node's is needed. */
+static int check_depot(const struct run_flags *f, char *error)
+{
+    if (f->node.standalone) {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "--ckpt-dir " DEPOT " needs an orchestrator that stays; the one inside "
+                 "--standalone is gone with the run. Start \"muster serve\", or name a folder");
+        return MU_EINVAL;
+    }
+    if (f->node.ckpt.shared) {
+        snprintf(error, OPTS_ERROR_MAX,
+                 "--ckpt-shared is for a folder that all nodes see; with --ckpt-dir " DEPOT
+                 " leave it out: the orchestrator gives all nodes the same one");
+        return MU_EINVAL;
+    }
+    return MU_OK;
+}
+
 int run_ckpt_settle(struct run_flags *f, char *error)
 {
     const char *flag = given(&f->node.ckpt);
@@ -126,7 +150,7 @@ int run_ckpt_settle(struct run_flags *f, char *error)
                  f->node.job);
         return MU_EINVAL;
     }
-    return make_absolute(f, error);
+    return is_depot(f->node.ckpt.dir) ? check_depot(f, error) : make_absolute(f, error);
 }
 
 /* As mkdir -p. */
@@ -163,7 +187,7 @@ int run_ckpt_prepare(const struct run_flags *f, char *error)
     struct stat st;
     int why;
 
-    if (dir == NULL) {
+    if (dir == NULL || is_depot(dir)) {
         return MU_OK;
     }
     why = make_folders(dir);

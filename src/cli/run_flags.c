@@ -203,8 +203,9 @@ static const struct opt table[] = {
 
     {OPT_GROUP, .help = "Checkpoints, of workers that use libmuster"},
     {OPT_READ, .name = "ckpt-dir", .value = "DIR", AT(node.ckpt.dir), .read = run_ckpt_read_dir,
-     .env = "MUSTER_CKPT_DIR", .wants = "a folder",
-     .help = "save the state of the run there, and go on from the newest that is there"},
+     .env = "MUSTER_CKPT_DIR", .wants = "a folder, or orchestrator:",
+     .help = "save the state of the run there, and go on from the newest that is there; "
+             "\"orchestrator:\" is for the orchestrator to keep"},
     {OPT_READ, .name = "ckpt-every", .value = "N|TIME", AT(node.ckpt.every),
      .read = run_ckpt_read_every, .env = "MUSTER_CKPT_EVERY", .wants = RUN_CKPT_EVERY_WANTS,
      .help = "how often: in steps, or a time like 90s, 10m or 1h (default: 10m)"},

@@ -241,6 +241,8 @@ static int join_agent(struct mu_run *run, const struct place *p, uint64_t due_ms
         return rc;
     }
     run->slot = p->attach.slot;
+    run->place.attach = p->attach;
+    snprintf(run->place.socket, sizeof(run->place.socket), "%s", p->socket);
     rc = control_say(run, WIRE_ATTACH, &p->attach);
     if (rc != MU_OK) {
         return run_fail(rc, "out of memory for a run");

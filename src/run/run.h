@@ -10,6 +10,7 @@
 
 #include "comm/comm.h"
 #include "core/config.h"
+#include "run/depot_line.h"
 #include "run/marks.h"
 #include "run/reader.h"
 
@@ -81,7 +82,8 @@ struct mu_run {
     pid_t pid;        /* of the process that joined: a forked child is another */
     bool alone;
     int fd;
-    int wake_fd; /* eventfd: there is something in `out`, or it is time to stop */
+    int wake_fd;              /* eventfd: there is something in `out`, or it is time to stop */
+    struct depot_place place; /* … of its agent */
     uint32_t slot;
     char addr[ADDR_MAX_LEN];
     pthread_t thread;

@@ -23,7 +23,8 @@ enum {
                            * wait for that, unless it is in memory: then there is no time at all */
     PATIENCE_MS = 120000, /* so long for anybody; */
     MEMORY_MS = 2000,     /* … this, where training waits for it; */
-    PATIENCE_TIMES = 10   /* … or so many times as long as this worker's own shard took */
+    PATIENCE_TIMES = 10,  /* … or so many times as long as this worker's own shard took */
+    PUT_MS = 300000       /* so long for an orchestrator that is away, with what it is to keep */
 };
 
 /* ---- the copy's memory ---- */
@@ -132,6 +133,9 @@ static void tell_saved(struct saver *s, uint64_t began_ms)
     if (s->on_saved != NULL) {
         s->on_saved(s->arg, c->mark.step);
     }
+    if (s->config.depot) {
+        return; /* Old ones are gone already. */
+    }
     if (ckpt_prune(s->config.dir, s->job, s->config.keep, s->config.keep_every, c->tag, &why) !=
         MU_OK) {
         log_warn(AREA, "old checkpoints stay: %s", why.text);
@@ -139,33 +143,69 @@ static void tell_saved(struct saver *s, uint64_t began_ms)
 }
 
 /* The first of the writers ends what all have begun. */
+static int write_files(struct saver *s, uint64_t began_ms, struct ckpt_why *why)
+{
+    const struct save_copy *c = &s->copy;
+    int rc = ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, why);
+
+    if (rc == MU_OK && c->shard == 0) {
+        rc = await_others(s, run_now_ms() - began_ms, why);
+        if (rc == MU_OK) {
+            rc = ckpt_commit(&c->target, &c->mark, c->parts, c->parts_n, why);
+        }
+    }
+    if (rc != MU_OK && c->shard == 0) {
+        ckpt_abandon(&c->target);
+    }
+    return rc;
+}
+
+/* A line that breaks is made again, and it goes on where it was. */
+static int put_away(struct saver *s, struct ckpt_why *why)
+{
+    const struct save_copy *c = &s->copy;
+    const struct depot_copy copy = {.mark = &c->mark,
+                                    .parts = c->parts,
+                                    .parts_n = c->parts_n,
+                                    .data = c->data,
+                                    .bytes = c->target.bytes,
+                                    .zstd = s->config.zstd,
+                                    .keep = s->config.keep,
+                                    .keep_every = s->config.keep_every};
+    struct agent_line line;
+    struct depot_line hooks;
+    struct depot *d;
+    int rc;
+
+    agent_line_init(&line, s->place);
+    hooks = agent_line_hooks(&line, PUT_MS);
+    rc = depot_open(&hooks, &d);
+    if (rc == MU_OK) {
+        depot_cancel(d, &s->cancel);
+        rc = depot_put(d, &copy, why);
+        depot_close(d);
+    }
+    agent_line_close(&line);
+    return rc;
+}
+
 static bool write_copy(struct saver *s)
 {
-    struct save_copy *c = &s->copy;
+    const struct save_copy *c = &s->copy;
     const uint64_t began_ms = run_now_ms();
     struct ckpt_why why = {.text = ""};
-    int rc = ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, &why);
+    int rc = s->config.depot ? put_away(s, &why) : write_files(s, began_ms, &why);
 
-    if (rc == MU_OK && c->shard != 0) {
-        return true;
-    }
     if (rc == MU_OK) {
-        rc = await_others(s, run_now_ms() - began_ms, &why);
-    }
-    if (rc == MU_OK) {
-        rc = ckpt_commit(&c->target, &c->mark, c->parts, c->parts_n, &why);
-    }
-    if (rc == MU_OK) {
-        tell_saved(s, began_ms);
+        if (c->shard == 0) {
+            tell_saved(s, began_ms);
+        }
         return true;
     }
     log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
               "step %" PRIu64 " is not saved: %s. Training goes on, and what was saved before is "
               "kept",
               c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
-    if (c->shard == 0) {
-        ckpt_abandon(&c->target);
-    }
     return false;
 }
 
@@ -261,6 +301,15 @@ bool saver_take(struct saver *s, bool wait)
     taken = !s->busy;
     pthread_mutex_unlock(&s->lock);
     return taken;
+}
+
+void saver_drop(struct saver *s)
+{
+    if (s->open) {
+        atomic_store(&s->cancel, true);
+        (void)saver_take(s, true);
+        atomic_store(&s->cancel, false);
+    }
 }
 
 static void wake(struct saver *s, size_t prepare)

@@ -6,7 +6,7 @@
 #ifndef RUN_SAVER_H
 #define RUN_SAVER_H
 
-#include "ckpt/ckpt.h"
+#include "run/depot_line.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,10 @@ struct save_config {
     uint32_t keep;
     bool shared, zstd;
     bool memory; /* dir is no disk's: each step goes there, and waits for the one before */
+    bool depot;  /* dir is SAVE_DEPOT: the orchestrator keeps them, rank 0 puts them there */
 };
+
+#define SAVE_DEPOT "orchestrator:"
 
 /* MUSTER_CKPT_DIR and its like; dir, steps and ms (NULL, 0, negative: not said) are the caller's
  * and come first. MU_EINVAL; says why. */
@@ -45,7 +48,8 @@ struct saver {
     /* A checkpoint is there. From the thread. NULL: nobody wants to know. */
     void (*on_saved)(void *arg, uint64_t step);
     void *arg;
-    uint32_t mark;              /* of the generation that has reduced the step */
+    const struct depot_place *place; /* for the orchestrator's; borrowed until close */
+    uint32_t mark;                   /* of the generation that has reduced the step */
     uint32_t writer, writers_n; /* this worker's place among those who write the step's state */
 
     pthread_mutex_t lock;
@@ -64,6 +68,9 @@ struct saver {
 int saver_open(struct saver *s);
 /* Waits for what is under way, but for no longer than wait_ms; then gives it up. */
 void saver_close(struct saver *s, uint64_t wait_ms);
+
+/* Gives up what is being written, and waits until that is done. */
+void saver_drop(struct saver *s);
 
 /* False: the last one is still being written, and it does not wait for that. Otherwise `copy` is
  * the caller's until saver_go(). */

@@ -16,6 +16,7 @@
  *   train_stream.c   … and given to those who lack it
  *   train_batches.c  … in pieces, which are hashed
  *   train_base.c     what a run starts from: a checkpoint, or what rank 0 has made
+ *   train_depot.c    … or of those that the orchestrator keeps
  *   train_save.c     when the state is saved; saver.h: how
  *   train_kind.c     is this worker of the same kind as the others?
  *   train_audit.c    which samples counted, for those who want to check it */
@@ -273,6 +274,25 @@ uint64_t train_boot_ms(void);
  * is to. base_step and base_holds say the rest. MU_EPEER: *lost_out, or 0. MU_ECORRUPT: nothing
  * that is there can be read; MU_EREFUSED: it is of another model; MU_ESTALE. Says why. */
 int train_base(struct train *t, wid *lost_out);
+
+/* ---- train_depot.c: the checkpoints that the orchestrator keeps, for train_base.c ---- */
+
+/* The newest that is at most `most`; 0: there is none. MU_EIO: nobody answers; says so. */
+int train_depot_newest(const struct saver *s, uint64_t most, uint64_t *step_out);
+
+/* One of them, and the line that it is read by. */
+struct train_depot {
+    struct agent_line line;
+    struct depot *depot;
+    struct ckpt *c;
+};
+
+/* MU_ENOENT, MU_ECORRUPT, MU_EVERSION: another one may do; the log says why. Else as above. */
+int train_depot_open(const struct saver *s, uint64_t step, struct train_depot *d);
+void train_depot_close(struct train_depot *d);
+/* Is it only this one that can't be read? If not, that is the run's failure: says so. */
+bool train_depot_is_damage(int status);
+int train_depot_fail(int status, const char *why);
 
 /* ---- train_save.c ---- */
 

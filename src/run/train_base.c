@@ -5,7 +5,8 @@
  *   of those with the newest of all, the first on each host reads it, and says whether it could
  *   (nobody could: the next older one)
  *
- * Those who have read it give it to the others (train_stream.c). */
+ * Those who have read it give it to the others (train_stream.c). What the orchestrator keeps is
+ * rank 0's to know of, and is read by it alone if nobody has that step nearer (train_depot.c). */
 #include "base/log.h"
 #include "run/state.h"
 #include "wire/bytes.h"
@@ -18,7 +19,7 @@
 #define AREA "checkpoint"
 
 /* What a member says of itself. */
-enum { SAYS_STEP, SAYS_HOST, SAYS_STATUS, SAYS_N };
+enum { SAYS_STEP, SAYS_HOST, SAYS_STATUS, SAYS_FAR, SAYS_N };
 #define SAYS_BYTES (8 * SAYS_N)
 
 /* ---- is it ours? ---- */
@@ -137,6 +138,9 @@ static int take(struct train *t, struct ckpt *c, const struct saver *s)
     struct ckpt_why why = {.text = ""};
     int rc = read_state(t, c, &why);
 
+    if (rc != MU_OK && s->config.depot && !train_depot_is_damage(rc)) {
+        return train_depot_fail(rc, why.text);
+    }
     if (rc != MU_OK) {
         log_error(AREA, "step %" PRIu64 " can't be restored: %s", k->step, why.text);
         return rc;
@@ -153,13 +157,14 @@ static int take(struct train *t, struct ckpt *c, const struct saver *s)
 
 /* A checkpoint, and where it is from. */
 struct found {
-    struct ckpt *c; /* NULL: there is none */
+    struct ckpt *c; /* NULL: there is none, or it is … */
+    uint64_t far;   /* … the orchestrator's, of this step, and not open */
     const struct saver *from;
 };
 
 static uint64_t step_of(const struct found *f)
 {
-    return f->c != NULL ? ckpt_manifest(f->c)->mark.step : 0;
+    return f->c != NULL ? ckpt_manifest(f->c)->mark.step : f->far;
 }
 
 static void let_go(struct found *f)
@@ -168,6 +173,20 @@ static void let_go(struct found *f)
         ckpt_close(f->c);
     }
     f->c = NULL;
+    f->far = 0;
+}
+
+/* The newest that the orchestrator keeps, which is opened when it is known to be needed. */
+static int find_far(struct train *t, const struct saver *s, uint64_t limit, struct found *f)
+{
+    int rc = MU_OK;
+
+    *f = (struct found){.from = s};
+    if (t->step.group.me == 0) {
+        rc = train_depot_newest(s, limit, &f->far);
+        t->base_seen |= f->far != 0;
+    }
+    return rc;
 }
 
 /* The newest in this folder, at most `limit`, that can be opened. What is damaged is said, and
@@ -203,8 +222,9 @@ static int find_in(struct train *t, const struct saver *s, uint64_t limit, struc
     return rc;
 }
 
-/* The newest of all. What is in memory is this run's own, however much newer than what the
- * orchestrator knows of; `tried`: what that was has been tried already, and older ones are left. */
+/* The newest of all, and of the same the nearest. What is in memory is this run's own, however much
+ * newer than what the orchestrator knows of; `tried`: what that was has been tried already, and
+ * older ones are left. */
 static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f)
 {
     int rc = MU_OK;
@@ -218,8 +238,8 @@ static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f
         if (!s->open) {
             continue;
         }
-        rc = find_in(t, s, most, &other);
-        if (rc == MU_OK && step_of(&other) > step_of(f)) {
+        rc = s->config.depot ? find_far(t, s, most, &other) : find_in(t, s, most, &other);
+        if (rc == MU_OK && step_of(&other) >= step_of(f) + (f->far == 0)) {
             let_go(f);
             *f = other;
         } else if (rc == MU_OK) {
@@ -234,7 +254,8 @@ static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f
 
 /* ---- together ---- */
 
-static int tell_all(struct train *t, uint64_t step, int status, uint8_t *said, wid *lost_out)
+static int tell_all(struct train *t, uint64_t step, bool far, int status, uint8_t *said,
+                    wid *lost_out)
 {
     uint8_t mine[SAYS_BYTES];
     struct comm_result result;
@@ -249,6 +270,7 @@ static int tell_all(struct train *t, uint64_t step, int status, uint8_t *said, w
     put_u64(mine + 8 * SAYS_STEP, step);
     put_u64(mine + 8 * SAYS_HOST, t->group.members[t->step.group.me].host);
     put_u64(mine + 8 * SAYS_STATUS, (uint64_t)(uint32_t)status);
+    put_u64(mine + 8 * SAYS_FAR, far);
     if (t->step.group.n == 1) {
         memcpy(said, mine, SAYS_BYTES);
         return MU_OK;
@@ -275,16 +297,49 @@ static uint64_t newest(const uint8_t *said, uint32_t n)
     return step;
 }
 
-/* The first of its host that has it. */
-static bool reads(const uint8_t *said, uint32_t me, uint64_t step)
+static bool has_near(const uint8_t *said, uint32_t rank, uint64_t step)
 {
-    for (uint32_t r = 0; r < me; r++) {
-        if (said_of(said, r, SAYS_STEP) == step &&
-            said_of(said, r, SAYS_HOST) == said_of(said, me, SAYS_HOST)) {
+    return said_of(said, rank, SAYS_STEP) == step && said_of(said, rank, SAYS_FAR) == 0;
+}
+
+/* The first of its host that has it; if nobody has, who knows that the orchestrator does. */
+static bool reads(const uint8_t *said, uint32_t n, uint32_t me, uint64_t step)
+{
+    const bool far = said_of(said, me, SAYS_FAR) != 0;
+
+    for (uint32_t r = 0; r < (far ? n : me); r++) {
+        if (has_near(said, r, step) &&
+            (far || said_of(said, r, SAYS_HOST) == said_of(said, me, SAYS_HOST))) {
             return false;
         }
     }
     return said_of(said, me, SAYS_STEP) == step;
+}
+
+/* *damage_out: this one can't be read; another may. An error is the run's. */
+static int read_found(struct train *t, const struct found *f, int *damage_out)
+{
+    struct train_depot d;
+    int rc;
+
+    *damage_out = MU_OK;
+    if (f->far == 0) {
+        *damage_out = take(t, f->c, f->from);
+        return MU_OK;
+    }
+    rc = train_depot_open(f->from, f->far, &d);
+    if (rc == MU_OK) {
+        rc = compare(t, ckpt_manifest(d.c));
+        if (rc == MU_OK) {
+            rc = take(t, d.c, f->from);
+        }
+        train_depot_close(&d);
+    }
+    if (train_depot_is_damage(rc)) {
+        *damage_out = rc;
+        rc = MU_OK;
+    }
+    return rc;
 }
 
 /* One checkpoint is tried. MU_EAGAIN: nobody could read it. */
@@ -292,9 +347,13 @@ static int try_one(struct train *t, const struct found *f, uint64_t step, uint8_
                    wid *lost_out)
 {
     const uint32_t n = t->step.group.n, me = t->step.group.me;
-    const bool mine = reads(said, me, step);
-    int rc = tell_all(t, mine ? step : 0, mine ? take(t, f->c, f->from) : MU_OK, said, lost_out);
+    const bool mine = reads(said, n, me, step);
+    int damage = MU_OK;
+    int rc = mine ? read_found(t, f, &damage) : MU_OK;
 
+    if (rc == MU_OK) {
+        rc = tell_all(t, mine ? step : 0, false, damage, said, lost_out);
+    }
     if (rc != MU_OK) {
         return rc;
     }
@@ -334,12 +393,15 @@ static int agree(struct train *t, uint8_t *said, wid *lost_out)
     int rc;
 
     t->base_seen = false;
+    if (t->savers[SAVER_DISK].config.depot) {
+        saver_drop(&t->savers[SAVER_DISK]); /* It was of a state that counts no more. */
+    }
     do {
         struct found f = {.c = NULL};
 
         rc = find(t, limit, step, &f);
         if (rc == MU_OK) {
-            rc = tell_all(t, step_of(&f), t->base_seen, said, lost_out);
+            rc = tell_all(t, step_of(&f), f.far != 0, t->base_seen, said, lost_out);
         }
         for (uint32_t r = 0; rc == MU_OK && r < t->step.group.n; r++) {
             seen |= said_of(said, r, SAYS_STATUS) != 0;

@@ -43,6 +43,12 @@ int train_save_open(struct train *t)
     if (rc != MU_OK) {
         return rc;
     }
+    if (disk->config.depot && t->run->alone) {
+        return run_fail(MU_EINVAL,
+                        "the orchestrator keeps checkpoints of what `muster run` starts: "
+                        "this process has no agent. Name a folder instead of '" SAVE_DEPOT "'");
+    }
+    disk->place = &t->run->place;
     disk->on_saved = on_saved;
     disk->arg = t;
     t->saved_ms = run_now_ms();
@@ -69,6 +75,11 @@ static void find_writers(const struct train *t, struct saver *s)
     const uint32_t me = t->step.group.me;
 
     s->mark = crc32c(0, g->key, sizeof(g->key));
+    if (s->config.depot) { /* One of all. */
+        s->writer = me != 0;
+        s->writers_n = 1;
+        return;
+    }
     s->writer = s->writers_n = 0;
     for (uint32_t r = 0; s->open && r < g->members_n; r++) {
         if (s->config.shared || g->members[r].host == g->members[me].host) {
@@ -224,6 +235,14 @@ static bool is_last(const struct train *t, uint64_t step)
     return t->step.config.steps_n > 0 && step >= t->step.config.steps_n;
 }
 
+/* Those who write with this one need not wait. */
+static void give_up(const struct saver *s, const struct ckpt_target *target, const char *why)
+{
+    if (!s->config.depot) {
+        ckpt_fail_shard(target, s->writer, why);
+    }
+}
+
 static void save(struct train *t, struct saver *s, uint64_t step)
 {
     struct save_copy *c = &s->copy;
@@ -233,11 +252,14 @@ static void save(struct train *t, struct saver *s, uint64_t step)
     const void **from;
     int rc;
 
+    if (s->config.depot && s->writer != 0) {
+        return;
+    }
     name_attempt(t, s, tag);
     if (!saver_take(s, s->config.memory || is_last(t, step))) {
         log_warn(AREA, "step %" PRIu64 " is not saved: the last one is still being written", step);
         target.shards_n = s->writers_n;
-        ckpt_fail_shard(&target, s->writer, "it is still writing the last one");
+        give_up(s, &target, "it is still writing the last one");
         return;
     }
     from = malloc(MAX(t->state.n, 1) * sizeof(*from));
@@ -248,7 +270,7 @@ static void save(struct train *t, struct saver *s, uint64_t step)
     }
     if (rc != MU_OK) {
         log_error(AREA, "step %" PRIu64 " is not saved: %s", step, mu_error());
-        ckpt_fail_shard(&target, s->writer, mu_error());
+        give_up(s, &target, mu_error());
         return;
     }
     memcpy(c->tag, tag, sizeof(tag));
@@ -279,7 +301,10 @@ static void save_to(struct train *t, struct saver *s, uint64_t step)
 {
     const uint64_t began_us = train_now_us();
 
-    if (is_broken(t)) {
+    if (s->config.depot) {
+        find_writers(t, s); /* Rank 0 has all of it, whoever was lost. */
+        save(t, s, step);
+    } else if (is_broken(t)) {
         log_info(AREA, "step %" PRIu64 " is not saved: a worker was lost in it", step);
     } else {
         save(t, s, step);

@@ -376,8 +376,7 @@ static void flags_for_checkpoints_need_a_folder_to_save_to(void **state)
                  alone[i]);
         refused_with(f, line, want);
     }
-    refused_with(f, "--ckpt-dir= x", "--ckpt-dir wants a folder");
-    refused_with(f, "--ckpt-dir orchestrator: x", "can't be kept by the orchestrator yet");
+    refused_with(f, "--ckpt-dir= x", "--ckpt-dir wants a folder, or orchestrator:");
     refused_with(f, "--ckpt-dir /d --job .hidden x", "does not begin with '.'");
     assert_true(parse(f, "--job .hidden x"));
     setenv("MUSTER_CKPT_EVERY", "5", 1); /* It may be for a script that names the folder itself. */
@@ -385,6 +384,23 @@ static void flags_for_checkpoints_need_a_folder_to_save_to(void **state)
     assert_true(parse(f, "x"));
     assert_null(f->flags.node.ckpt.dir);
     refused_with(f, "--ckpt-shared x", "--ckpt-shared needs --ckpt-dir");
+}
+
+static void what_the_orchestrator_keeps_needs_no_folder(void **state)
+{
+    struct fixture *f = *state;
+    char error[OPTS_ERROR_MAX] = "";
+
+    assert_true(parse(f, "--ckpt-dir orchestrator: --ckpt-every 5 --ckpt-zstd x"));
+    assert_string_equal(f->flags.node.ckpt.dir, "orchestrator:");
+    assert_int_equal(run_ckpt_prepare(&f->flags, error), MU_OK);
+    assert_int_equal(access("orchestrator:", F_OK), -1);
+    refused_with(f, "--ckpt-dir orchestrator:/data x", "'orchestrator:' and no more");
+    refused_with(f, "--ckpt-dir orchestrator: --ckpt-shared x", "leave it out");
+    refused_with(f, "--ckpt-dir orchestrator: --standalone x", "needs an orchestrator that stays");
+    refused_with(f, "--ckpt-dir orchestrator: --job .hidden x", "does not begin with '.'");
+    assert_true(parse(f, "--ckpt-dir ./orchestrator:/data x"));
+    assert_int_equal(f->flags.node.ckpt.dir[0], '/');
 }
 
 static void what_is_wrong_with_a_folder_is_known_before_anything_starts(void **state)
@@ -714,6 +730,7 @@ int main(void)
         HERE(a_checkpoint_is_due_after_steps_or_a_time),
         HERE(a_folder_for_checkpoints_is_made_absolute),
         HERE(flags_for_checkpoints_need_a_folder_to_save_to),
+        HERE(what_the_orchestrator_keeps_needs_no_folder),
         HERE(what_is_wrong_with_a_folder_is_known_before_anything_starts),
         HERE(roles_are_known_by_name_and_others_are_workers),
         HERE(modes_are_words),

@@ -64,6 +64,26 @@ static void everything_can_be_said(void **state)
     assert_false(read_well().zstd);
 }
 
+static void what_the_orchestrator_keeps_is_no_folder(void **state)
+{
+    struct save_config c;
+
+    setenv("MUSTER_CKPT_DIR", "orchestrator:", 1);
+    setenv("MUSTER_CKPT_SHARED", "1", 1); /* of no use there */
+    c = read_well();
+    assert_string_equal(c.dir, "orchestrator:");
+    assert_true(c.depot);
+    assert_false(c.shared || c.memory);
+    assert_int_equal(c.keep, 3);
+    assert_int_equal(save_config_read(&c, "/data", 0, -1), MU_OK);
+    assert_false(c.depot);
+    unsetenv("MUSTER_CKPT_DIR");
+    assert_int_equal(save_config_read(&c, "orchestrator:", 0, -1), MU_OK);
+    assert_true(c.depot);
+    assert_int_equal(save_config_read(&c, "orchestrator:/data", 0, -1), MU_EINVAL);
+    assert_non_null(strstr(mu_error(), "'orchestrator:', and no more"));
+}
+
 static void every_is_in_steps_or_in_time(void **state)
 {
     static const struct {
@@ -127,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup(without_a_folder_nothing_is_saved, forget),
         cmocka_unit_test_setup(what_is_not_said_has_a_default, forget),
         cmocka_unit_test_setup(everything_can_be_said, forget),
+        cmocka_unit_test_setup(what_the_orchestrator_keeps_is_no_folder, forget),
         cmocka_unit_test_setup(every_is_in_steps_or_in_time, forget),
         cmocka_unit_test_setup(what_makes_no_sense_is_refused_by_name, forget),
         cmocka_unit_test_setup(the_callers_word_comes_first_and_a_folder_is_found_from_here,
