@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define SLICE_MS 50u /* between two looks at `cancel` */
-#define PAUSE_MIN_MS 20u
+#define PAUSE_MIN_MS 10u
 #define PAUSE_MAX_MS 2000u
 
 static uint64_t now_ms(void)
