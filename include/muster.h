@@ -111,7 +111,7 @@ typedef struct mu_config {
                             * others go on without it; MU_FOREVER, or what --step-timeout says */
 
     /* Checkpoints. Whatever is not said here is as `muster run --ckpt-…` says. */
-    const char *ckpt_dir; /* a folder for them; NULL */
+    const char *ckpt_dir; /* a folder for them, or "orchestrator:"; NULL */
     uint64_t ckpt_steps;  /* saves after every so many steps; 0 */
     int64_t ckpt_ms;      /* or so often by the clock; MU_FOREVER: not said */
 } mu_config;
