@@ -326,6 +326,88 @@ static void make_manifests(const char *folder)
     }
 }
 
+/* An answer as fuzz_depot_says.c takes it, at buffer + at; its length. */
+static size_t depot_says(size_t at, int8_t status, uint32_t item, uint64_t from, uint64_t total,
+                         bool more, const void *data, size_t n)
+{
+    uint8_t *p = buffer + at;
+
+    memset(p, 0, 30);
+    p[1] = (uint8_t)status;
+    put_u32(p + 2, item);
+    put_u64(p + 6, from);
+    put_u64(p + 14, total);
+    p[22] = more;
+    put_u32(p + 26, (uint32_t)n);
+    if (n > 0) {
+        memcpy(p + 30, data, n);
+    }
+    return 30 + n;
+}
+
+static void make_depot_lists(const char *folder)
+{
+    static const char names[] = "a\0b.2\0mnist";
+    uint8_t entries[64];
+    size_t n = 1;
+
+    for (uint64_t i = 0; i < 4; i++) {
+        put_u64(entries + 16 * i, 400 - i);
+        put_u64(entries + 16 * i + 8, 4096);
+    }
+    n += depot_says(n, MU_OK, 0, 0, 0, true, entries, 32);
+    n += depot_says(n, MU_OK, 0, 0, 0, false, entries + 32, 32);
+    n += depot_says(n, MU_OK, 0, 0, 0, true, names, 2);
+    n += depot_says(n, MU_OK, 0, 0, 0, false, names + 2, sizeof(names) - 2);
+    buffer[0] = 4;
+    write_seed(folder, "depot_says", "lists", buffer, n);
+    buffer[0] = 4 | 8;
+    write_seed(folder, "depot_says", "lists-broken", buffer, n);
+}
+
+/* A state of 300 bytes that is read, and one that is put. */
+static void make_depot_trips(const char *folder)
+{
+    static const uint8_t state[300];
+    struct ckpt_part part = {"w", sizeof(state)};
+    struct ckpt_chunk chunk = {0};
+    struct ckpt_manifest m = {.version = "0.1.0",
+                              .mark = {.job = "mnist", .step = 40, .slices = 8},
+                              .zstd = true,
+                              .parts = &part,
+                              .parts_n = 1,
+                              .bytes = sizeof(state),
+                              .shards_n = 1,
+                              .chunks = &chunk,
+                              .chunks_n = 1};
+    struct ckpt_packer *packer = NULL;
+    const uint8_t *stored;
+    size_t text_n, n = 1;
+    char *text;
+
+    mu_assert(ckpt_pack(&packer, state, sizeof(state), true, &stored, &chunk.stored, chunk.sum) ==
+              MU_OK);
+    mu_assert(ckpt_manifest_write(&m, &text, &text_n) == MU_OK);
+    n += depot_says(n, MU_OK, UINT32_MAX, 0, text_n, false, text, text_n);
+    n += depot_says(n, MU_OK, 0, 0, chunk.stored, false, stored, chunk.stored);
+    free(text);
+    ckpt_pack_free(packer);
+    buffer[0] = 1 | 4;
+    write_seed(folder, "depot_says", "read", buffer, n);
+    buffer[0] = 1 | 4 | 8;
+    write_seed(folder, "depot_says", "read-broken", buffer, n);
+    n = 1;
+    for (int i = 0; i < 9; i++) {
+        n += depot_says(n, i == 1 ? MU_EAGAIN : MU_OK, 0, 0, 0, false, NULL, 0);
+    }
+    buffer[0] = 2 | 4;
+    write_seed(folder, "depot_says", "put", buffer, n);
+    buffer[0] = 2 | 4 | 8;
+    write_seed(folder, "depot_says", "put-broken", buffer, n);
+    buffer[0] = 3;
+    write_seed(folder, "depot_says", "remove", buffer, 1 + 30);
+}
+
 int main(int argc, char **argv)
 {
     struct prng p;
@@ -345,5 +427,7 @@ int main(int argc, char **argv)
     make_notes(argv[1]);
     make_hellos(argv[1]);
     make_manifests(argv[1]);
+    make_depot_lists(argv[1]);
+    make_depot_trips(argv[1]);
     return 0;
 }

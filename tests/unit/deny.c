@@ -15,6 +15,7 @@ void *__real_realloc(void *p, size_t n);
 
 /* What is tested may have threads. */
 static atomic_bool counting;
+static bool was_counting;
 static atomic_uint taken_n, denied;
 
 static bool deny(void)
@@ -47,6 +48,17 @@ void deny_begin(uint32_t nth)
 void deny_end(void)
 {
     counting = false;
+}
+
+void deny_pause(void)
+{
+    was_counting = counting;
+    counting = false;
+}
+
+void deny_resume(void)
+{
+    counting = was_counting;
 }
 
 uint32_t deny_taken(void)

@@ -9,6 +9,10 @@
 void deny_begin(uint32_t nth);
 void deny_end(void);
 
+/* In between: what a test's own fakes need is neither counted nor denied. Goes on where it was. */
+void deny_pause(void);
+void deny_resume(void);
+
 /* How many there were between the two. */
 uint32_t deny_taken(void);
 
