@@ -93,6 +93,17 @@ class Saving(elastic.Training):
         self.demand_digest()
 
 
+def went_back(job, takeovers_n):
+    """Waits for that takeover, and for a step after it; the step that it went back to, as was said."""
+    kit.wait_until(lambda: len(job.takeovers()) >= takeovers_n, f'there were {takeovers_n} takeovers')
+    generation, told = job.takeovers()[takeovers_n - 1]
+    first = kit.wait_until(lambda: job.first_after(generation), f'a step was done from generation {generation} on')
+    if first != told + 1:  # It was saved, and nobody could tell any more.
+        assert f'starts from step {first - 1}\n' in job.logs(), (generation, told, first)
+    assert (first - 1) % job.every == 0, (generation, told, first)
+    return first - 1
+
+
 # ---- a folder ----
 
 def new_folder():

@@ -28,17 +28,6 @@ def seeds(full, sample):
 
 # ---- everyone is lost ----
 
-def went_back(job, takeovers_n):
-    """Waits for that takeover, and for a step after it; the step that it went back to, as was said."""
-    kit.wait_until(lambda: len(job.takeovers()) >= takeovers_n, f'there were {takeovers_n} takeovers')
-    generation, told = job.takeovers()[takeovers_n - 1]
-    first = kit.wait_until(lambda: job.first_after(generation), f'a step was done from generation {generation} on')
-    if first != told + 1:  # It was saved, and nobody could tell any more.
-        assert f'starts from step {first - 1}\n' in job.logs(), (generation, told, first)
-    assert (first - 1) % job.every == 0, (generation, told, first)
-    return first - 1
-
-
 def kill_all_again_and_again(model, seed, kills_n, **more):
     chance = random.Random(seed)
     with kit.World() as world:
@@ -54,7 +43,7 @@ def kill_all_again_and_again(model, seed, kills_n, **more):
                 time.sleep(chance.random() / 20)
                 job.kill_workers()
                 job.limit(at + 4 + job.every)  # It may have saved the last that it could do.
-                back = went_back(job, i + 1)
+                back = ckpt.went_back(job, i + 1)
                 told.append(f'{at}→{back}')
             job.limit(elastic.NO_LIMIT)
             job.ends_the_same()
@@ -81,7 +70,7 @@ def test_every_node_is_lost_and_new_ones_go_on():
         job.kill_nodes()
         job.limit(elastic.NO_LIMIT)
         job.start('d', 'e')
-        assert went_back(job, 1) in (10, 15)  # Nobody may have lived to tell of the last.
+        assert ckpt.went_back(job, 1) in (10, 15)  # Nobody may have lived to tell of the last.
         job.ends_the_same('d', 'e')
 
 
@@ -139,7 +128,7 @@ def test_a_cluster_that_went_on_from_a_checkpoint_never_begins_from_nothing():
         job.start('a')
         kit.wait_until(lambda: job.steps() and max(job.steps())[0] >= 17, 'it went on')
         job.kill_workers()
-        assert went_back(job, 1) == 15 and job.takeovers()[0][1] == 15, job.takeovers()
+        assert ckpt.went_back(job, 1) == 15 and job.takeovers()[0][1] == 15, job.takeovers()
         job.kill_nodes()
         job.start('b', folder=empty, before=mounts.host(world, 1))
         job.nodes['b'].wait_log('there is no intact checkpoint to go on from on any of these nodes')
@@ -326,7 +315,7 @@ def test_compressed_ones_give_the_same_bits():
             assert packed < plain, (packed, plain)
             job.kill_workers()
             job.limit(elastic.NO_LIMIT)
-            went_back(job, 1)
+            ckpt.went_back(job, 1)
             job.ends_the_same()
             ckpt.demand_intact(folder)
 

@@ -19,6 +19,7 @@
  *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
  *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
+ *     TRAINER_CKPT=DIR         where it has checkpoints saved, by mu_config
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
@@ -261,6 +262,7 @@ static int join(struct trainer *t)
     config.steps = t->steps;
     config.digest_every = t->digest_every;
     config.check_every = t->check_every;
+    config.ckpt_dir = getenv("TRAINER_CKPT");
     return mu_join(&config, &t->run);
 }
 
