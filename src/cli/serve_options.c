@@ -1,5 +1,6 @@
 #include "cli/ask.h"
 #include "cli/serve.h"
+#include "core/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,23 @@ static int read_hosts(const char *text, void *to, char *error)
     }
 }
 
+/* "500M", "50G": 1024 each. */
+static int read_size(const char *text, void *to, char *error)
+{
+    static const char units[] = "KMGTP";
+    const size_t n = strspn(text, "0123456789");
+    const char *unit = text[n] != '\0' ? strchr(units, text[n]) : NULL;
+    const unsigned shift = unit != NULL ? 10 * (unsigned)(unit - units + 1) : 0;
+    uint64_t bytes;
+
+    if (!text_number(text, n, 1, UINT64_MAX >> shift, &bytes) ||
+        (unit != NULL ? text[n + 1] : text[n]) != '\0') {
+        return MU_EINVAL;
+    }
+    *(uint64_t *)to = bytes << shift;
+    return MU_OK;
+}
+
 #define AT(field) .at = offsetof(struct serve_options, field)
 
 static const struct opt table[] = {
@@ -74,6 +92,11 @@ static const struct opt table[] = {
     {OPT_FLAG, .name = "adopt",
      .help = "take in agents of another data directory, as newcomers, instead of refusing them",
      AT(config.cluster.adopt)},
+    {OPT_READ, .name = "ckpt-quota", .value = "SIZE",
+     .help =
+         "bytes of checkpoints that it keeps for jobs (--ckpt-dir orchestrator:), all together: "
+         "500M, 50G (default: as many as leave 1G and a twentieth of the disk free)",
+     AT(config.ckpt_quota), .wants = "a size like 500M or 50G", .read = read_size},
     {OPT_GROUP, .help = "Times"},
     {OPT_SECONDS, .name = "lease", .help = "a node or worker that is silent for longer is lost",
      AT(config.cluster.lease_ms), .min = 100, .max = 3600000, .shown = true},

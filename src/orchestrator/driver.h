@@ -14,6 +14,8 @@
 #include "orchestrator/web.h"
 #include "store/store.h"
 
+#include <sys/queue.h>
+
 #define FOLLOWERS_MAX 256
 #define EVENTS_MAX 4096
 #define REFUSALS_AT_ONCE 10 /* that are noted; then one a second */
@@ -34,6 +36,9 @@ struct session {
     bool is_agent;     /* it has said hello: as this node, and as no other */
     bool follows;
     uint32_t watches_n; /* for a change of settings */
+    uint32_t depot_n;   /* questions about checkpoints that are not answered yet */
+    bool depot_reads;   /* it has had answers with bytes, and is on the list of those */
+    LIST_ENTRY(session) depot_link;
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
     uint32_t node_number; /* that it was given last; 0: none yet */
@@ -176,9 +181,12 @@ struct counts {
     uint64_t renewals;
     uint64_t settings;
     uint64_t journal_failures;
+    uint64_t ckpt_received, ckpt_given; /* bytes of checkpoints */
+    uint64_t ckpt_refused;
 };
 
 struct web;
+struct deposits;
 
 struct orchestrator {
     struct effects fx; /* first: emit() finds the rest by it */
@@ -202,6 +210,7 @@ struct orchestrator {
     struct settings settings;
     struct training *trainings; /* one for each job that has said any */
     struct counts counts;
+    struct deposits *deposits;
     struct web *web;         /* NULL: there is no HTTP side */
     struct frame *cached[2]; /* the generation of this event, without and with its key */
     char cached_job[NAME_MAX_LEN];
@@ -236,6 +245,8 @@ void snapshot_done(struct orchestrator *o, int status);
 /* session.c */
 extern const struct conn_handler session_handler;
 struct session *session_find(struct orchestrator *o, uint32_t number);
+/* The connection is closed, and the session is gone. */
+void session_end(struct session *s, uint32_t flush_ms);
 void sessions_sweep(struct orchestrator *o);
 void sessions_close(struct orchestrator *o);
 
@@ -290,6 +301,13 @@ void training_record(struct orchestrator *o, const struct record *r);
 void training_tick(struct orchestrator *o);
 uint64_t training_deadline(const struct orchestrator *o);
 void training_close(struct orchestrator *o);
+
+/* depot*.c: checkpoints that are kept for others; see depot.h. quota: bytes; 0: no number. */
+int deposits_open(struct orchestrator *o, uint64_t quota);
+void deposits_close(struct orchestrator *o);
+void deposits_frame(struct session *s, const struct msg_depot *m, uint64_t request);
+void deposits_closed(struct session *s);
+uint64_t deposits_kept(const struct orchestrator *o);
 
 /* status.c: JSON text, to be freed; NULL: out of memory. MU_ENOENT: no such job. */
 int status_text(struct orchestrator *o, const char *job, char **text_out);

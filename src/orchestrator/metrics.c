@@ -196,6 +196,20 @@ static void print_journal(const struct orchestrator *o, FILE *out)
     gauge(out, "muster_journal_writable", "Whether the last write succeeded.", !rs->broken);
 }
 
+static void print_checkpoints(const struct orchestrator *o, FILE *out)
+{
+    const struct counts *n = &o->counts;
+
+    gauge(out, "muster_checkpoint_bytes", "Bytes of checkpoints that are kept here.",
+          deposits_kept(o));
+    count(out, "muster_checkpoint_received_bytes_total", "Bytes of checkpoints that came in.",
+          n->ckpt_received);
+    count(out, "muster_checkpoint_given_bytes_total", "Bytes of checkpoints that were read.",
+          n->ckpt_given);
+    count(out, "muster_checkpoint_refused_total", "Checkpoints that there was no room for.",
+          n->ckpt_refused);
+}
+
 static void print_http(const struct orchestrator *o, FILE *out)
 {
     static const char *const codes[] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -282,6 +296,7 @@ char *metrics_text(struct orchestrator *o, size_t *n_out)
     print_jobs(o, out);
     print_counts(o, out);
     print_journal(o, out);
+    print_checkpoints(o, out);
     print_http(o, out);
     failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FRAME_MAX (256u << 10) /* the longest that anybody may send us is a value to be synced */
+#define FRAME_MAX (256u << 10) /* a value to be synced; pieces of checkpoints are shorter */
 #define HANDSHAKES_MAX 8192    /* after a restart all agents come back in one moment, … */
 #define HANDSHAKE_MS 15000     /* … and a core does some hundred handshakes a second */
 
@@ -108,6 +108,7 @@ void orchestrator_close(struct orchestrator *o)
     effects_forget(o);
     settings_close(o);
     web_close(o);
+    deposits_close(o);
     sessions_close(o);
     events_close(o);
     records_close(o); /* Until here it may send us news. */
@@ -170,7 +171,10 @@ static int start_listening(struct orchestrator *o, const struct orchestrator_con
         .limits = {.frame_max = FRAME_MAX, .handshake_ms = HANDSHAKE_MS},
         .conns_max = config->conns_max,
         .handshakes_max = HANDSHAKES_MAX};
-    int rc = tls_server_open(&config->token, &o->tls, error);
+    int rc;
+
+    mu_assert(wire_payload_max(WIRE_DEPOT) <= FRAME_MAX);
+    rc = tls_server_open(&config->token, &o->tls, error);
 
     if (rc != MU_OK) {
         return rc;
@@ -211,6 +215,11 @@ static int begin(struct orchestrator *o, const struct orchestrator_config *confi
     }
     rc = records_open(o, error);
     if (rc != MU_OK) {
+        return rc;
+    }
+    rc = deposits_open(o, config->ckpt_quota);
+    if (rc != MU_OK) {
+        snprintf(error, STORE_ERROR_MAX, "checkpoints: %s", mu_strerror(rc));
         return rc;
     }
     rc = start_listening(o, config, error);

@@ -35,6 +35,7 @@ struct orchestrator_config {
     struct token token;
     struct cluster_config cluster; /* `store` is filled in from the journal */
     uint32_t conns_max;            /* 0: as open files allow */
+    uint64_t ckpt_quota;           /* bytes of checkpoints to keep; 0: as the disk allows */
     struct web_config web;
     bool quiet; /* what is no warning is logged for those only who want to see everything */
 };

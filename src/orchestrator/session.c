@@ -107,12 +107,13 @@ static void forget(struct session *s)
     events_unfollow(s);
     values_closed(s);
     settings_closed(s);
+    deposits_closed(s);
     seat_free(&o->sessions, s);
     driver_step(o, &e);
     free(s);
 }
 
-static void end(struct session *s, uint32_t flush_ms)
+void session_end(struct session *s, uint32_t flush_ms)
 {
     conn_close(s->conn, flush_ms);
     forget(s);
@@ -152,7 +153,7 @@ static void refuse_identity(struct session *s, const struct msg_hello *h)
     log_warn("orchestrator", "%s said hello as node '%s', then as '%s': closed", conn_peer(s->conn),
              s->node, h->name);
     conn_say(s->conn, WIRE_REFUSED, &m, 0, 0);
-    end(s, 1000);
+    session_end(s, 1000);
 }
 
 /* The cluster knows a connection by one node. */
@@ -184,7 +185,7 @@ static void senseless(struct session *s, const struct wire_header *h)
 {
     log_warn("orchestrator", "%s sent a '%s' frame, which is nothing that one says here: closed",
              conn_peer(s->conn), wire_name(h->type));
-    end(s, 0);
+    session_end(s, 0);
 }
 
 static void on_frame(struct conn *c, const struct wire_header *h, const union wire_any *msg)
@@ -211,6 +212,9 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
         return;
     case WIRE_METRICS:
         training_take(s, &msg->metrics);
+        return;
+    case WIRE_DEPOT:
+        deposits_frame(s, &msg->depot, h->request);
         return;
     case WIRE_RENEW:
         s->o->counts.renewals++;
@@ -251,11 +255,11 @@ void sessions_sweep(struct orchestrator *o)
         struct session *s = o->sessions.seats[i].session;
         uint32_t max = s != NULL && s->is_agent ? AGENT_SILENT_MAX : PERSON_SILENT_MAX;
 
-        if (s == NULL || s->follows || s->watches_n > 0 || ++s->silent_n <= max) {
+        if (s == NULL || s->follows || s->watches_n > 0 || s->depot_n > 0 || ++s->silent_n <= max) {
             continue;
         }
         say_closed(s, MU_ETIMEDOUT, "it said nothing for a long time");
-        end(s, 0);
+        session_end(s, 0);
     }
 }
 
