@@ -16,7 +16,8 @@
  *   shard.c     a shard: written, its sums told (sums.c); pack.c: chunks as they are stored
  *   save.c      a checkpoint from its first folder to its last rename (place.c)
  *   find.c      what there is in a folder; what can go
- *   load.c      a checkpoint is opened, and its chunks are read (read.c); every one is verified
+ *   load.c      a checkpoint is opened, and its chunks are read (read.c, one ahead: ahead.c); every
+ *               one is verified
  *   intake.c    one that comes over a connection, chunk by chunk; disk.c: pieces of files, room
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
  *   export.c    files that other tools can open: raw or .npz (npz.c)

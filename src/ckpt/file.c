@@ -157,6 +157,13 @@ int file_write(int fd, const void *data, size_t n)
     return 0;
 }
 
+bool file_direct(int fd, bool on)
+{
+    const int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
 int file_sync(int fd)
 {
     HOOK();

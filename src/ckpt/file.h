@@ -63,6 +63,10 @@ int file_create(const char *path);
 int file_open(const char *path);
 int file_truncate(int fd, uint64_t n);
 int file_write(int fd, const void *data, size_t n);
+/* What is written or read goes past the page cache from now on, or no more. Then all must be whole
+ * pages of FILE_PAGE bytes, in memory too. False: it can't. */
+#define FILE_PAGE ((size_t)4096) /* what any disk is content with */
+bool file_direct(int fd, bool on);
 int file_sync(int fd);
 int file_rename(const char *from, const char *to);
 /* Each takes the other's name at one moment. EINVAL, ENOSYS: not in this file system. */

@@ -2,6 +2,7 @@
  * reads them. */
 #include "ckpt/load.h"
 
+#include "ckpt/ahead.h"
 #include "ckpt/shard.h"
 #include "ckpt/sum.h"
 
@@ -178,6 +179,7 @@ void ckpt_close(struct ckpt *c)
     if (c->sourced) {
         c->source.close(c->source.arg);
     }
+    ahead_close(c->ahead);
     if (c->fd >= 0) {
         close(c->fd);
     }

@@ -13,6 +13,7 @@ struct ckpt {
     struct ckpt_source source;
     uint32_t shard; /* whose file is open; LOAD_NONE: none is */
     int fd;
+    struct ahead *ahead; /* NULL: files are read in the plain way */
     struct sum_state *sum;
     uint32_t held_chunk; /* that `held` has; LOAD_NONE: none */
     uint8_t *held;       /* these three: room for a chunk, NULL until it is needed */

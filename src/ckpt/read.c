@@ -1,8 +1,8 @@
-/* Chunks go straight to where the caller wants them; a chunk of which only a part is wanted is read
- * once, and kept for who wants the next part of it. The kernel reads ahead by itself: to ask it for
- * the next chunk (POSIX_FADV_WILLNEED) makes it use small pages, and halves the speed. */
+/* Chunks are read one ahead, past the page cache; where that can't be, straight to where the caller
+ * wants them. A chunk of which only a part is wanted is read once, and kept for who wants the next
+ * part of it. */
+#include "ckpt/ahead.h"
 #include "ckpt/load.h"
-
 #include "ckpt/shard.h"
 #include "ckpt/sum.h"
 
@@ -36,6 +36,7 @@ static int open_shard(struct ckpt *c, uint32_t shard, struct ckpt_why *why)
     if (rc != MU_OK) {
         return rc;
     }
+    ahead_file(c->ahead, -1);
     if (c->fd >= 0) {
         close(c->fd);
     }
@@ -47,7 +48,28 @@ static int open_shard(struct ckpt *c, uint32_t shard, struct ckpt_why *why)
     }
     c->shard = shard;
     (void)posix_fadvise(c->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (!c->m.zstd && c->m.chunks_n > 1) { /* Compressed ones lie anywhere. */
+        c->ahead = c->ahead != NULL ? c->ahead : ahead_open();
+        ahead_file(c->ahead, c->fd);
+    }
     return MU_OK;
+}
+
+/* The chunk after it, if it is in the same file, is on its way meanwhile. */
+static int read_ahead(struct ckpt *c, const struct ckpt_chunk *k, uint8_t *to)
+{
+    const struct ckpt_chunk *next = k + 1 < c->m.chunks + c->m.chunks_n ? k + 1 : NULL;
+    const uint32_t next_n = next != NULL && next->shard == k->shard ? next->stored : 0;
+    const uint8_t *data;
+    int rc = ahead_read(c->ahead, k->at, k->stored, next_n > 0 ? next->at : 0, next_n, &data);
+
+    for (size_t n = 0; rc == MU_OK && n < k->stored; n += PIECE) {
+        const size_t piece = MIN(PIECE, k->stored - n);
+
+        sum_add(c->sum, data + n, piece);
+        memcpy(to + n, data + n, piece);
+    }
+    return rc;
 }
 
 static int read_file(struct ckpt *c, const struct ckpt_chunk *k, uint8_t *to, struct ckpt_why *why)
@@ -55,7 +77,7 @@ static int read_file(struct ckpt *c, const struct ckpt_chunk *k, uint8_t *to, st
     size_t n = 0;
     int rc = open_shard(c, k->shard, why);
 
-    if (rc != MU_OK) {
+    if (rc != MU_OK || read_ahead(c, k, to) == MU_OK) {
         return rc;
     }
     while (n < k->stored) {

@@ -17,6 +17,7 @@ struct writer {
     const struct ckpt_target *t;
     struct path path;
     int fd;
+    bool direct; /* past the page cache */
     uint64_t at;
     struct ckpt_packer *packer;
     struct ckpt_chunk *chunks;
@@ -68,6 +69,25 @@ static int writer_file(struct writer *w, uint64_t bytes, struct ckpt_why *why)
 
 /* ---- chunks ---- */
 
+/* Past the page cache as far as whole pages go: training needs the memory, and the time that new
+ * pages take. A file system that can't says EINVAL. */
+static int put_bytes(struct writer *w, const uint8_t *data, size_t n)
+{
+    const size_t pages = n / FILE_PAGE * FILE_PAGE;
+
+    if (w->direct && file_write(w->fd, data, pages) == 0) {
+        data += pages;
+        n -= pages;
+    } else if (w->direct && errno != EINVAL) {
+        return -1;
+    }
+    if (n > 0 && w->direct) {
+        w->direct = false; /* It is the last chunk, or not possible. */
+        (void)file_direct(w->fd, false);
+    }
+    return n > 0 ? file_write(w->fd, data, n) : 0;
+}
+
 static int write_chunk(struct writer *w, const uint8_t *data, size_t n, struct ckpt_chunk *c,
                        struct ckpt_why *why)
 {
@@ -77,11 +97,12 @@ static int write_chunk(struct writer *w, const uint8_t *data, size_t n, struct c
         return no_memory(w, why);
     }
     c->at = w->at;
-    if (file_write(w->fd, stored, c->stored) != 0) {
+    if (put_bytes(w, stored, c->stored) != 0) {
         return file_failed(why, "write", w->path.text);
     }
-    /* A hint: what is lost by its failure is time. */
-    (void)sync_file_range(w->fd, (off_t)w->at, (off_t)c->stored, SYNC_FILE_RANGE_WRITE);
+    if (!w->direct) { /* A hint: what is lost by its failure is time. */
+        (void)sync_file_range(w->fd, (off_t)w->at, (off_t)c->stored, SYNC_FILE_RANGE_WRITE);
+    }
     w->at += c->stored;
     return MU_OK;
 }
@@ -157,6 +178,7 @@ static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t
         rc = writer_file(&w, upto - MIN(first * CKPT_CHUNK, upto), why);
     }
     if (rc == MU_OK) {
+        w.direct = !t->zstd && (uintptr_t)data % FILE_PAGE == 0 && file_direct(w.fd, true);
         rc = write_chunks(&w, first, end, data, cancel, why);
     }
     if (rc == MU_OK) {

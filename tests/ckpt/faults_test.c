@@ -1,7 +1,7 @@
 /* A disk that fails: every system call that saving, taking in, pruning, removing and loading makes
- * fails once,
- * or it and all after it. What was there stays, a success is one, a failure has words, and once the
- * disk is well again the next save succeeds. MUSTER_TEST_FULL=1: every call, otherwise each fourth.
+ * fails once, or it and all after it. What was there stays, a success is one, a failure has words,
+ * and once the disk is well again the next save succeeds. MUSTER_TEST_FULL=1: every call, otherwise
+ * each fourth.
  */
 #include "unit/ckpt_kit.h"
 #include "unit/unit.h"
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -69,6 +70,26 @@ int __wrap_open64(const char *path, int flags, ...)
         va_end(args);
     }
     return fails("open64") ? -1 : __real_open64(path, flags, mode);
+}
+
+long __wrap_syscall(long number, ...);
+long __real_syscall(long number, ...);
+
+/* What was begun can always be waited for. */
+long __wrap_syscall(long number, ...)
+{
+    va_list args;
+    long a[5];
+
+    va_start(args, number);
+    for (int i = 0; i < 5; i++) {
+        a[i] = va_arg(args, long);
+    }
+    va_end(args);
+    if ((number == SYS_io_setup || number == SYS_io_submit) && fails("syscall")) {
+        return -1;
+    }
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4]);
 }
 
 /* ---- what is tried ---- */

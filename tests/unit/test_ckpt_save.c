@@ -301,6 +301,22 @@ static void a_folder_that_can_not_be_made_is_told(void **state)
     assert_non_null(strstr(why.text, file));
 }
 
+/* Whole pages go past the page cache; what lies anywhere can't, and is written all the same. */
+static void a_state_that_lies_between_pages_is_saved_too(void **state)
+{
+    const struct ckpt_target t = ckpt_kit_target(&kit, 3, "w1", 1);
+    const struct ckpt_mark mark = ckpt_kit_mark(3);
+    uint8_t *data = malloc((size_t)kit.bytes + 1);
+
+    assert_non_null(data);
+    data++; /* malloc() gives even ones. */
+    memcpy(data, kit.state, (size_t)kit.bytes);
+    assert_int_equal(ckpt_write_shard(&t, 0, data, NULL, &why), MU_OK);
+    assert_int_equal(ckpt_commit(&t, &mark, kit.parts, KIT_PARTS, &why), MU_OK);
+    assert_int_equal(ckpt_kit_load(&kit, 3, &why), MU_OK);
+    free(data - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_of_the_same_step_takes_the_place, open_kit,
                                         close_kit),
         cmocka_unit_test_setup_teardown(a_damaged_one_with_the_same_chunks_is_replaced, open_kit,
+                                        close_kit),
+        cmocka_unit_test_setup_teardown(a_state_that_lies_between_pages_is_saved_too, open_kit,
                                         close_kit),
         cmocka_unit_test_setup_teardown(what_is_in_the_way_is_told, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(bad_targets_are_refused, open_kit, close_kit),
