@@ -45,6 +45,10 @@ _muster()
         COMPREPLY=($(compgen -W "$words" -- "$word"))
         return
     fi
+    if [[ $COMP_CWORD -eq 3 && $command == ckpt && $before != save && -n $word ]]; then
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W 'orchestrator:' -- "$word")) # Otherwise it is a folder.
+    fi
     if [[ $word == -* ]]; then
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$("$muster" "$command" --help 2>/dev/null |

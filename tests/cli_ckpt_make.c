@@ -1,9 +1,11 @@
-/* Writes one checkpoint, as a run would: for cli_ckpt_test.py.
+/* Writes one checkpoint, as a run would: for cli_ckpt_test.py and e2e/depot_cli_test.py.
  *
- *   cli_ckpt_make DIR JOB STEP SHARDS plain|zstd NAME=BYTES …
+ *   cli_ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …
  *
+ * The orchestrator is that of MUSTER_ENDPOINT and MUSTER_TOKEN_FILE, and wants one shard.
  * The bytes of each part are floats 0, 0.5, 1, …; what is left over at its end is 7s. */
 #include "ckpt/ckpt.h"
+#include "cli/depot_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +56,7 @@ static uint8_t *make_state(char **words, uint32_t n, uint64_t *bytes_out)
     return state;
 }
 
-static int save(const struct ckpt_target *t, const uint8_t *state, uint32_t parts_n)
+static struct ckpt_mark mark_of(const struct ckpt_target *t)
 {
     struct ckpt_mark mark = {.run = 3,
                              .generation = 4,
@@ -66,10 +68,17 @@ static int save(const struct ckpt_target *t, const uint8_t *state, uint32_t part
                              .batch = 64,
                              .slices = 8,
                              .saved_ms = SAVED_MS};
+
+    snprintf(mark.job, sizeof(mark.job), "%s", t->job);
+    return mark;
+}
+
+static int save(const struct ckpt_target *t, const uint8_t *state, uint32_t parts_n)
+{
+    const struct ckpt_mark mark = mark_of(t);
     struct ckpt_why why = {.text = ""};
     int rc;
 
-    snprintf(mark.job, sizeof(mark.job), "%s", t->job);
     for (uint32_t i = 0; i < t->shards_n; i++) {
         uint32_t first, end;
 
@@ -87,6 +96,36 @@ static int save(const struct ckpt_target *t, const uint8_t *state, uint32_t part
     return rc == MU_OK ? 0 : failed("the manifest", rc, &why);
 }
 
+static int put(const struct ckpt_target *t, const uint8_t *state, uint32_t parts_n)
+{
+    const struct ckpt_mark mark = mark_of(t);
+    const struct depot_copy copy = {.mark = &mark,
+                                    .parts = parts,
+                                    .parts_n = parts_n,
+                                    .data = state,
+                                    .bytes = t->bytes,
+                                    .zstd = t->zstd};
+    const char *endpoint = getenv("MUSTER_ENDPOINT");
+    struct ask_where where = {.token_file = getenv("MUSTER_TOKEN_FILE"), .wait_ms = 30000};
+    char error[OPTS_ERROR_MAX] = "";
+    struct ckpt_why why = {.text = ""};
+    struct depot_call call;
+    struct depot *d;
+    int rc;
+
+    if (endpoint == NULL || opts_endpoints(endpoint, &where.endpoints, error) != MU_OK) {
+        fprintf(stderr, "MUSTER_ENDPOINT: %s\n", error);
+        return 2;
+    }
+    rc = depot_call_open("cli_ckpt_make", &where, &call, &d);
+    if (rc != EXIT_SUCCESS) {
+        return rc;
+    }
+    rc = depot_put(d, &copy, &why);
+    depot_close(d);
+    return rc == MU_OK ? 0 : failed("the orchestrator", rc, &why);
+}
+
 int main(int argc, char **argv)
 {
     struct ckpt_target t = {.tag = "test"};
@@ -94,7 +133,8 @@ int main(int argc, char **argv)
     int status;
 
     if (argc < 7) {
-        fprintf(stderr, "usage: cli_ckpt_make DIR JOB STEP SHARDS plain|zstd NAME=BYTES …\n");
+        fprintf(stderr,
+                "usage: cli_ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …\n");
         return 2;
     }
     t.dir = argv[1];
@@ -103,7 +143,7 @@ int main(int argc, char **argv)
     t.shards_n = (uint32_t)strtoul(argv[4], NULL, 10);
     t.zstd = strcmp(argv[5], "zstd") == 0;
     state = make_state(argv + 6, (uint32_t)argc - 6, &t.bytes);
-    status = save(&t, state, (uint32_t)argc - 6);
+    status = (strcmp(t.dir, "orchestrator:") == 0 ? put : save)(&t, state, (uint32_t)argc - 6);
     free(state);
     return status;
 }

@@ -48,8 +48,7 @@ int ask_exit_of(int status)
     }
 }
 
-/* error (NET_ERROR_MAX) says why not. */
-static int dial(const struct ask_where *where, struct client **client_out, char *error)
+int ask_dial(const struct ask_where *where, struct client **client_out, char *error)
 {
     struct token token;
     int rc = token_find(where->token_file, &token, error);
@@ -66,7 +65,7 @@ int ask_open(const char *command, const struct ask_where *where, struct ask *a)
 {
     char error[NET_ERROR_MAX] = "";
     struct client *client;
-    int rc = dial(where, &client, error);
+    int rc = ask_dial(where, &client, error);
 
     if (rc != MU_OK && ask_exit_of(rc) == EXIT_UNREACHABLE) {
         return ask_failed(command, EXIT_UNREACHABLE,
@@ -87,7 +86,7 @@ int ask_again(struct ask *a, const struct ask_where *where)
     int rc;
 
     ask_close(a);
-    rc = dial(where, &a->client, error);
+    rc = ask_dial(where, &a->client, error);
     if (rc == MU_OK || ask_exit_of(rc) == EXIT_UNREACHABLE) {
         return rc == MU_OK ? EXIT_SUCCESS : EXIT_UNREACHABLE;
     }

@@ -53,6 +53,10 @@ struct ask {
 int ask_open(const char *command, const struct ask_where *where, struct ask *a);
 void ask_close(struct ask *a); /* also if it was never opened, but zero */
 
+/* Only that; gives a status, and error (NET_ERROR_MAX) says why not. *client_out: client_close().
+ */
+int ask_dial(const struct ask_where *where, struct client **client_out, char *error);
+
 /* Connects anew, for those who go on when the orchestrator comes back. Nobody there is no reason to
  * say anything. */
 int ask_again(struct ask *a, const struct ask_where *where);

@@ -1,8 +1,9 @@
-/* `muster ckpt`: what is in a folder of checkpoints. It needs no orchestrator, and a run that saves
- * there meanwhile is not disturbed. */
+/* `muster ckpt`: what is in a folder of checkpoints, or with the orchestrator. A folder needs no
+ * orchestrator, and a run that saves there meanwhile is not disturbed. */
 #include "cli/ask.h"
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "cli/depot_line.h"
 #include "cli/suggest.h"
 
 #include <string.h>
@@ -20,6 +21,7 @@ static const struct opt table[] = {
      .help = "rm: also the last one that is left; export: replace a file that is there"},
     {OPT_FLAG, .name = "json", AT(json),
      .help = "ls, show, verify: one JSON object per line and checkpoint"},
+    ASK_OPTIONS(struct ckpt_call, where),
     {.type = OPT_END},
 };
 
@@ -28,7 +30,8 @@ static const struct opts spec = {
     .usage = "[OPTIONS] ls|show|verify|rm|export DIR [JOB [STEP…]], or: save JOB",
     .about =
         "Lists, shows, verifies, removes and exports the checkpoints that runs save in a folder "
-        "(\"muster run --ckpt-dir DIR\"). STEP is the newest one unless it is given.\n"
+        "(\"muster run --ckpt-dir DIR\"), or leave with the orchestrator: say orchestrator: in "
+        "place of DIR. STEP is the newest one unless it is given.\n"
         "ls reads what each checkpoint says of itself; verify reads all of it, and names the first "
         "chunk that is not what was written. rm never removes the last one of a job without "
         "--force. export makes a .npz file, which numpy.load() opens, or with --raw a folder with "
@@ -36,6 +39,7 @@ static const struct opts spec = {
         "save asks the workers of a running job for one now; see \"muster ckpt save --help\".",
     .examples = "  muster ckpt save default\n"
                 "  muster ckpt ls /data/ckpt\n"
+                "  muster ckpt ls orchestrator: --endpoint head:5556\n"
                 "  muster ckpt show /data/ckpt default\n"
                 "  muster ckpt verify /data/ckpt default --all\n"
                 "  muster ckpt rm /data/ckpt default 1000 1200\n"
@@ -179,6 +183,22 @@ static int save_main(int argc, char **argv)
                         argv);
 }
 
+static int run_verb(const struct verb *v, struct ckpt_call *c)
+{
+    struct depot_call call;
+    int status;
+
+    if (!ckpt_place_is_depot(c->dir)) {
+        return v->run(c);
+    }
+    status = depot_call_open(spec.command, &c->where, &call, &c->depot);
+    if (status == EXIT_SUCCESS) {
+        status = v->run(c);
+        depot_close(c->depot);
+    }
+    return status;
+}
+
 int ckpt_main(int argc, char **argv)
 {
     struct ckpt_call c = {0};
@@ -206,5 +226,5 @@ int ckpt_main(int argc, char **argv)
     if (status == EXIT_SUCCESS && v->run == ckpt_cmd_export) {
         status = check_target(&c);
     }
-    return status == EXIT_SUCCESS ? v->run(&c) : status;
+    return status == EXIT_SUCCESS ? run_verb(v, &c) : status;
 }

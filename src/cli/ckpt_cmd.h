@@ -4,21 +4,25 @@
 #define CLI_CKPT_CMD_H
 
 #include "ckpt/ckpt.h"
+#include "cli/ask.h"
 #include "core/message.h"
+#include "depot/depot.h"
 
 #include <jansson.h>
 
 /* What it was asked for. Strings are argv's own. */
 struct ckpt_call {
     const char *dir;
-    const char *job; /* NULL: all of them (ls) */
-    char **steps;    /* as they were written; each is one */
+    struct depot *depot; /* in place of the folder; NULL: it is one */
+    const char *job;     /* NULL: all of them (ls) */
+    char **steps;        /* as they were written; each is one */
     uint32_t steps_n;
     const char *to;
     bool raw, f32;
     bool all;
     bool force;
     bool json;
+    struct ask_where where; /* of the depot */
 };
 
 int ckpt_cmd_ls(const struct ckpt_call *c);
@@ -27,18 +31,29 @@ int ckpt_cmd_verify(const struct ckpt_call *c);
 int ckpt_cmd_rm(const struct ckpt_call *c);
 int ckpt_cmd_export(const struct ckpt_call *c);
 
-/* ---- ckpt_find.c ---- */
-
-/* The folder is there, and is one. */
-int ckpt_cmd_folder(const struct ckpt_call *c);
-
-/* "; it is the folder of a job: say …" if it is, or "". */
-void ckpt_cmd_hint(const char *dir, char *text, size_t cap);
+/* ---- ckpt_place.c: statuses, as those of ckpt/ckpt.h ---- */
 
 struct ckpt_found {
     struct ckpt_entry *entries; /* the newest first */
     uint32_t n;
 };
+
+/* Whether it names the orchestrator, not a folder. */
+bool ckpt_place_is_depot(const char *dir);
+int ckpt_place_list(const struct ckpt_call *c, const char *job, struct ckpt_found *found_out,
+                    struct ckpt_why *why);
+int ckpt_place_jobs(const struct ckpt_call *c, char **names_out, struct ckpt_why *why);
+int ckpt_place_open(const struct ckpt_call *c, const char *job, uint64_t step,
+                    struct ckpt **open_out, struct ckpt_why *why);
+int ckpt_place_remove(const struct ckpt_call *c, uint64_t step, struct ckpt_why *why);
+
+/* ---- ckpt_find.c ---- */
+
+/* If it is to be a folder: it is there, and is one. */
+int ckpt_cmd_folder(const struct ckpt_call *c);
+
+/* "; it is the folder of a job: say …" if it is, or "". */
+void ckpt_cmd_hint(const struct ckpt_call *c, char *text, size_t cap);
 
 /* The checkpoints of the job, one at least. On success entries are the caller's: free(). */
 int ckpt_cmd_find(const struct ckpt_call *c, struct ckpt_found *found_out);

@@ -34,6 +34,9 @@ int ckpt_cmd_folder(const struct ckpt_call *c)
 {
     struct stat st;
 
+    if (c->depot != NULL) {
+        return EXIT_SUCCESS;
+    }
     if (stat(c->dir, &st) != 0) {
         if (errno == ENOENT) {
             return ckpt_cmd_say(EXIT_NOT_FOUND, "there is no folder %s", c->dir);
@@ -48,11 +51,11 @@ int ckpt_cmd_folder(const struct ckpt_call *c)
     return EXIT_SUCCESS;
 }
 
-void ckpt_cmd_hint(const char *dir, char *text, size_t cap)
+void ckpt_cmd_hint(const struct ckpt_call *c, char *text, size_t cap)
 {
     struct ckpt_why why = {.text = ""};
     struct ckpt_entry *entries = NULL;
-    char *path = realpath(dir, NULL);
+    char *path = c->depot == NULL ? realpath(c->dir, NULL) : NULL;
     char *job = path != NULL ? strrchr(path, '/') : NULL;
     uint32_t n = 0;
 
@@ -75,7 +78,7 @@ static void say_others(const struct ckpt_call *c, char *text, size_t cap)
     uint32_t n = 0;
 
     text[0] = '\0';
-    if (ckpt_jobs(c->dir, &names, &why) != MU_OK) {
+    if (ckpt_place_jobs(c, &names, &why) != MU_OK) {
         return;
     }
     for (const char *name = names; *name != '\0'; name += strlen(name) + 1, n++) {
@@ -92,7 +95,7 @@ static void say_others(const struct ckpt_call *c, char *text, size_t cap)
     }
     free(names);
     if (n == 0) {
-        ckpt_cmd_hint(c->dir, text, cap);
+        ckpt_cmd_hint(c, text, cap);
     }
 }
 
@@ -106,7 +109,7 @@ int ckpt_cmd_find(const struct ckpt_call *c, struct ckpt_found *found_out)
     if (status != EXIT_SUCCESS) {
         return status;
     }
-    rc = ckpt_list(c->dir, c->job, &f.entries, &f.n, &why);
+    rc = ckpt_place_list(c, c->job, &f, &why);
     if (rc != MU_OK) {
         return ckpt_cmd_say(EXIT_FAILURE, "%s", ckpt_cmd_why(rc, &why));
     }
@@ -151,7 +154,7 @@ int ckpt_cmd_open(const struct ckpt_call *c, const struct ckpt_found *f, uint32_
                   struct ckpt **open_out)
 {
     struct ckpt_why why = {.text = ""};
-    int rc = ckpt_open(c->dir, c->job, f->entries[at].step, open_out, &why);
+    int rc = ckpt_place_open(c, c->job, f->entries[at].step, open_out, &why);
 
     return rc == MU_OK ? EXIT_SUCCESS : ckpt_cmd_failed(c, f, at, rc, &why);
 }

@@ -51,7 +51,7 @@ static int list_one(struct ls *ls, const char *job, const struct ckpt_entry *e)
     const struct ckpt_manifest *m;
     struct ckpt *open = NULL;
     char note[sizeof(why.text) + 32] = "";
-    int rc = ckpt_open(ls->c->dir, job, e->step, &open, &why);
+    int rc = ckpt_place_open(ls->c, job, e->step, &open, &why);
     int status = EXIT_SUCCESS;
 
     if (rc == MU_ENOENT) {
@@ -93,12 +93,12 @@ static int list_all(struct ls *ls)
     if (status != EXIT_SUCCESS) {
         return status;
     }
-    rc = ckpt_jobs(ls->c->dir, &names, &why);
+    rc = ckpt_place_jobs(ls->c, &names, &why);
     if (rc != MU_OK) {
         return ckpt_cmd_say(EXIT_FAILURE, "%s", ckpt_cmd_why(rc, &why));
     }
     for (const char *job = names; *job != '\0' && status == EXIT_SUCCESS; job += strlen(job) + 1) {
-        rc = ckpt_list(ls->c->dir, job, &f.entries, &f.n, &why);
+        rc = ckpt_place_list(ls->c, job, &f, &why);
         if (rc != MU_OK) {
             status = ckpt_cmd_say(EXIT_FAILURE, "%s", ckpt_cmd_why(rc, &why));
             break;
@@ -108,7 +108,7 @@ static int list_all(struct ls *ls)
     }
     free(names);
     if (status == EXIT_SUCCESS && ls->table.cells_n == 0 && !ls->c->json) {
-        ckpt_cmd_hint(ls->c->dir, hint, sizeof(hint));
+        ckpt_cmd_hint(ls->c, hint, sizeof(hint));
         printf("no checkpoints in %s%s\n", ls->c->dir, hint);
     }
     return status;

@@ -29,7 +29,7 @@ static bool opens(const struct ckpt_call *c, uint64_t step)
     struct ckpt_why why;
     struct ckpt *open;
 
-    if (ckpt_open(c->dir, c->job, step, &open, &why) != MU_OK) {
+    if (ckpt_place_open(c, c->job, step, &open, &why) != MU_OK) {
         return false;
     }
     ckpt_close(open);
@@ -73,7 +73,7 @@ static int remove_marked(const struct ckpt_call *c, const struct ckpt_found *f, 
         if (!marked[i]) {
             continue;
         }
-        rc = ckpt_remove(c->dir, c->job, f->entries[i].step, &why);
+        rc = ckpt_place_remove(c, f->entries[i].step, &why);
         if (rc != MU_OK) {
             return ckpt_cmd_failed(c, f, i, rc, &why);
         }

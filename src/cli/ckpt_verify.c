@@ -41,7 +41,7 @@ static int verify_one(const struct ckpt_call *c, const struct ckpt_found *f, uin
 {
     struct ckpt_why why = {.text = ""};
     struct ckpt *open = NULL;
-    int rc = ckpt_open(c->dir, c->job, f->entries[at].step, &open, &why);
+    int rc = ckpt_place_open(c, c->job, f->entries[at].step, &open, &why);
     int status;
 
     if (rc == MU_OK) {
