@@ -127,7 +127,10 @@ static int compare(struct put *p, uint32_t n, const uint8_t sum[DEPOT_SUM_BYTES]
 /* *first_out: the chunk to go on with. */
 static int begin(struct put *p, uint32_t *first_out, struct ckpt_why *why)
 {
-    struct msg_depot ask = {.op = DEPOT_BEGIN, .total = p->copy->bytes};
+    struct msg_depot ask = {.op = DEPOT_BEGIN,
+                            .total = p->copy->bytes,
+                            .keep = p->copy->keep,
+                            .keep_every = p->copy->keep_every};
     const struct msg_depot_says *m;
     uint8_t sum[DEPOT_SUM_BYTES];
     uint32_t n = 0;

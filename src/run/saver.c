@@ -24,7 +24,8 @@ enum {
     PATIENCE_MS = 120000, /* so long for anybody; */
     MEMORY_MS = 2000,     /* … this, where training waits for it; */
     PATIENCE_TIMES = 10,  /* … or so many times as long as this worker's own shard took */
-    PUT_MS = 300000       /* so long for an orchestrator that is away, with what it is to keep */
+    PUT_MS = 300000,      /* so long for an orchestrator that is away, with what it is to keep */
+    KEEP_MIN = 2          /* there: the job may not know of the newest yet when all are lost */
 };
 
 /* ---- the copy's memory ---- */
@@ -170,7 +171,7 @@ static int put_away(struct saver *s, struct ckpt_why *why)
                                     .data = c->data,
                                     .bytes = c->target.bytes,
                                     .zstd = s->config.zstd,
-                                    .keep = s->config.keep,
+                                    .keep = MAX(s->config.keep, KEEP_MIN),
                                     .keep_every = s->config.keep_every};
     struct agent_line line;
     struct depot_line hooks;
