@@ -1,6 +1,6 @@
 /* What the orchestrator keeps, read from outside: lists, and checkpoints that are read like those
  * in a folder. Lines break, and answers may be anything. */
-#include "unit/depot_kit.h"
+#include "unit/depot_fake.h"
 #include "unit/unit.h"
 
 #include <stdio.h>
@@ -12,15 +12,15 @@
 
 static struct ckpt_kit state_of;
 static struct ckpt_mark mark;
-static struct depot_kit kit;
+static struct depot_fake kit;
 static struct depot *depot;
 static struct ckpt_why why;
 
 static void put(bool zstd)
 {
-    struct depot_copy copy = depot_kit_copy(&state_of, &mark, zstd);
+    struct depot_copy copy = depot_fake_copy(&state_of, &mark, zstd);
 
-    assert_int_equal(depot_kit_put(&kit, &copy, 0, &why), MU_OK);
+    assert_int_equal(depot_fake_put(&kit, &copy, 0, &why), MU_OK);
     kit.frames = kit.opens_n = 0;
 }
 
@@ -31,10 +31,10 @@ static void add_some(void)
     const uint64_t steps[] = {7, 1, UINT64_MAX, 300, 20};
 
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        depot_kit_add(&kit, "b", steps[i]);
+        depot_fake_add(&kit, "b", steps[i]);
     }
-    depot_kit_add(&kit, "a.2", 5);
-    depot_kit_add(&kit, "z_", 5);
+    depot_fake_add(&kit, "a.2", 5);
+    depot_fake_add(&kit, "z_", 5);
 }
 
 static void check_list(void)
@@ -103,7 +103,7 @@ static void a_list_outlives_a_break_at_any_frame(void **state)
 static void what_is_removed_is_gone_though_the_answer_was_lost(void **state)
 {
     for (uint64_t at = 0; at <= 2; at++) {
-        depot_kit_add(&kit, "b", 7);
+        depot_fake_add(&kit, "b", 7);
         kit.frames = 0;
         kit.break_at = at;
         kit.deliver = true;
@@ -167,12 +167,12 @@ static void sweep(bool zstd)
     uint64_t frames;
 
     put(zstd);
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, 0, &why), MU_OK);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, 0, &why), MU_OK);
     frames = kit.frames;
     for (uint64_t at = 1; at <= frames; at++) {
         kit.frames = kit.opens_n = 0;
         kit.break_at = at;
-        assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_OK);
+        assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_OK);
         assert_int_equal(kit.opens_n, 2);
     }
 }
@@ -195,21 +195,21 @@ static void damage_is_found_and_named(void **state)
     struct depot_kept *e;
 
     put(false);
-    e = depot_kit_find(&kit, KIT_JOB, mark.step);
+    e = depot_fake_find(&kit, KIT_JOB, mark.step);
     e->shard[CKPT_CHUNK + 5] ^= 1;
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
     assert_non_null(strstr(why.text, "orchestrator:/mnist/step-000000000040/shard-0000 is damaged: "
                                      "chunk 1 "));
     e->shard[CKPT_CHUNK + 5] ^= 1;
     e->shard_n--;
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
     e->shard_n = 0;
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
     e->manifest[30] ^= 1;
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
     assert_non_null(strstr(why.text, "orchestrator:/mnist/step-000000000040/manifest: "));
     e->manifest_n = 0;
-    assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
 }
 
 static void one_of_another_job_or_step_is_not_taken(void **state)
@@ -217,9 +217,9 @@ static void one_of_another_job_or_step_is_not_taken(void **state)
     struct depot_kept *e;
 
     put(false);
-    e = depot_kit_find(&kit, KIT_JOB, mark.step);
+    e = depot_fake_find(&kit, KIT_JOB, mark.step);
     e->step = 41;
-    assert_int_equal(depot_kit_get(&kit, &state_of, 41, 0, &why), MU_ECORRUPT);
+    assert_int_equal(depot_fake_get(&kit, &state_of, 41, 0, &why), MU_ECORRUPT);
     assert_non_null(strstr(why.text, "is that of step 40"));
     e->step = 40;
     strcpy(e->job, "other");
@@ -266,7 +266,7 @@ static void a_wrong_answer_is_never_taken(void **state)
     put(false);
     kit.spoil = spoil;
     for (kit.spoil_how = 0; kit.spoil_how < 8; kit.spoil_how++) {
-        int rc = depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why);
+        int rc = depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why);
 
         assert_int_equal(rc, kit.spoil_how == 6 ? MU_ECORRUPT : MU_EPROTO);
         assert_true(strlen(why.text) > 20);
@@ -332,11 +332,11 @@ static void steps_out_of_order_are_not_taken(void **state)
 
 static int open_kit(void **state)
 {
-    const struct depot_line line = depot_kit_line(&kit, FOREVER_MS);
+    const struct depot_line line = depot_fake_line(&kit, FOREVER_MS);
 
     ckpt_kit_fill(&state_of, 1);
     mark = ckpt_kit_mark(40);
-    depot_kit_open(&kit);
+    depot_fake_open(&kit);
     why.text[0] = '\0';
     return depot_open(&line, &depot);
 }
@@ -344,7 +344,7 @@ static int open_kit(void **state)
 static int close_kit(void **state)
 {
     depot_close(depot);
-    depot_kit_close(&kit);
+    depot_fake_close(&kit);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* Memory that runs out at any allocation: a status, nothing lost, nothing half. */
 #include "unit/deny.h"
-#include "unit/depot_kit.h"
+#include "unit/depot_fake.h"
 #include "unit/unit.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static struct ckpt_kit state_of;
 static struct ckpt_mark mark;
-static struct depot_kit kit;
+static struct depot_fake kit;
 
 /* ---- the other side has memory enough ---- */
 
@@ -39,7 +39,7 @@ static int open_depot(struct depot **d_out)
 {
     struct depot_line line;
 
-    inner = line = depot_kit_line(&kit, 0);
+    inner = line = depot_fake_line(&kit, 0);
     line.say = say;
     line.next = next;
     return depot_open(&line, d_out);
@@ -49,7 +49,7 @@ static int open_depot(struct depot **d_out)
 
 static int try_put(void *zstd)
 {
-    struct depot_copy copy = depot_kit_copy(&state_of, &mark, zstd != NULL);
+    struct depot_copy copy = depot_fake_copy(&state_of, &mark, zstd != NULL);
     struct depot *d;
     int rc = open_depot(&d);
 
@@ -110,8 +110,8 @@ static void without_memory_nothing_is_put_and_it_goes_on_later(void **state)
 {
     assert_true(deny_sweep(try_put, NULL) > 4);
     assert_int_equal(kit.chunks_resent, 0);
-    depot_kit_close(&kit);
-    depot_kit_open(&kit);
+    depot_fake_close(&kit);
+    depot_fake_open(&kit);
     memset(state_of.state, 1, (size_t)CKPT_CHUNK);
     assert_true(deny_sweep(try_put, &kit) > 5);
 }
@@ -133,9 +133,9 @@ int main(void)
 
     ckpt_kit_open(&state_of, false);
     mark = ckpt_kit_mark(40);
-    depot_kit_open(&kit);
+    depot_fake_open(&kit);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    depot_kit_close(&kit);
+    depot_fake_close(&kit);
     ckpt_kit_close(&state_of);
     return failed;
 }
