@@ -41,14 +41,14 @@ def dd(*words):
     return time.monotonic() - began
 
 
-def written_s(path, to):
+def written_s(path, to, *words):
     """A file that is in memory, once more on the disk. As of checkpoints, the one before goes when this one is
     there. It still goes back and forth between two places, which a virtual disk may reward."""
-    took = dd(f'if={path}', f'of={to}.new', 'conv=fsync')
+    took = dd(f'if={path}', f'of={to}.new', 'conv=fsync', *words)
     os.rename(f'{to}.new', to)
     return took
 
 
-def read_s(paths):
+def read_s(paths, *words):
     forget(paths)
-    return sum(dd(f'if={path}', 'of=/dev/null') for path in paths)
+    return sum(dd(f'if={path}', 'of=/dev/null', *words) for path in paths)

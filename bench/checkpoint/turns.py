@@ -50,6 +50,8 @@ class Turns:
     def write_dd(self):
         for _ in range(self.saves):
             self.note('dd', self.gb_s(files.written_s(self.source(), f'{self.folder}/dd/file')))
+            self.note('dd, direct', self.gb_s(files.written_s(self.source(), f'{self.folder}/dd/file',
+                                                              'oflag=direct')))
 
     def save_torch(self):
         path = f'{self.folder}/torch/file'
@@ -82,6 +84,7 @@ class Turns:
         shards = files.shards(f'{self.folder}/one/ckpt')
         files.read_s(shards)
         self.note('read', files.size(shards) / 1e9 / files.read_s(shards))
+        self.note('read, direct', files.size(shards) / 1e9 / files.read_s(shards, 'iflag=direct'))
 
     def load_torch(self):
         path = f'{self.folder}/torch/file'
@@ -107,7 +110,9 @@ class Turns:
             for act in acts[first:] + acts[:first]:
                 act()
         self.compare('write by dd', ('write', 1), 'dd')
+        self.compare('write by direct dd', ('write', 1), 'dd, direct')
         self.compare('load by read', 'load', 'read')
+        self.compare('load by direct read', 'load', 'read, direct')
         if self.torch:
             self.compare('write by torch', ('write', 1), 'torch.save, fsync')
             self.compare('load by torch', 'load', 'torch.load')
@@ -137,10 +142,14 @@ class Turns:
             report.add_all(f'{who}: written', self.found['write', workers], 'GB/s')
         for what, key, more in (
                 ('dd conv=fsync', 'dd', None), ('written by 1 worker, by dd', 'write by dd', SHARE),
+                ('dd conv=fsync oflag=direct', 'dd, direct', None),
+                ('written by 1 worker, by direct dd', 'write by direct dd', None),
                 ('torch.save', 'torch.save', None), ('torch.save and fsync', 'torch.save, fsync', None),
                 ('written by 1 worker, by torch.save and fsync', 'write by torch', None),
                 ('restored', 'load', None), ('dd of=/dev/null', 'read', None),
-                ('restored, by dd', 'load by read', SHARE), ('torch.load', 'torch.load', None),
+                ('restored, by dd', 'load by read', SHARE),
+                ('dd of=/dev/null iflag=direct', 'read, direct', None),
+                ('restored, by direct dd', 'load by direct read', None), ('torch.load', 'torch.load', None),
                 ('restored, by torch.load', 'load by torch', None)):
             if key in self.found:
                 report.add_all(f'{name}: {what}', self.found[key], 'x' if ' by ' in key else 'GB/s',
