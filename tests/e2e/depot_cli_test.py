@@ -9,21 +9,26 @@ import subprocess
 import sys
 
 import kit
+import web
 
 MAKE = os.path.abspath(sys.argv.pop(2))
 FAILED, UNREACHABLE, DENIED, NOT_FOUND = 1, 3, 4, 5
 CHUNK = 4 << 20
+CHUNKS = 60  # of one that takes a while
 PLACE = 'orchestrator:'
 PARTS = {'weights': 2 * CHUNK + 4000, 'bias': 400, 'odd': 13, 'empty': 0}
 STEPS = (90, 1000, 1200)
 
 
-def make(orchestrator, where, job, step, how='plain', parts=None):
-    subprocess.run([MAKE, where, job, str(step), '1', how,
-                    *(f'{name}={n}' for name, n in (parts or PARTS).items())],
-                   check=True, timeout=kit.LONG_S,
-                   env=orchestrator.world.env(MUSTER_ENDPOINT=orchestrator.where,
-                                              MUSTER_TOKEN_FILE=orchestrator.token_file))
+def start_make(orchestrator, where, job, step, how='plain', parts=None):
+    return subprocess.Popen([MAKE, where, job, str(step), '1', how,
+                             *(f'{name}={n}' for name, n in (parts or PARTS).items())],
+                            env=orchestrator.world.env(MUSTER_ENDPOINT=orchestrator.where,
+                                                       MUSTER_TOKEN_FILE=orchestrator.token_file))
+
+
+def make(*words, **how):
+    assert start_make(*words, **how).wait(kit.LONG_S) == 0, words
 
 
 def both(world):
@@ -125,7 +130,7 @@ def test_an_orchestrator_that_comes_back_is_waited_for():
     """Killed somewhere in the middle of a long export, which goes on."""
     with kit.World() as world:
         orchestrator = world.orchestrator()
-        make(orchestrator, PLACE, 'a', 5, parts={'w': 40 * CHUNK})
+        make(orchestrator, PLACE, 'a', 5, parts={'w': CHUNKS * CHUNK})
         to = os.path.join(world.dir, 'out')
         command = subprocess.Popen(
             [kit.MUSTER, 'ckpt', 'export', PLACE, 'a', '--raw', '--to', to, '--timeout', '60',
@@ -135,7 +140,26 @@ def test_an_orchestrator_that_comes_back_is_waited_for():
                        'something was exported')
         orchestrator.restart()
         assert command.wait(kit.LONG_S) == 0
-        assert os.path.getsize(os.path.join(to, 'w')) == 40 * CHUNK
+        assert os.path.getsize(os.path.join(to, 'w')) == CHUNKS * CHUNK
+
+
+def test_what_is_put_goes_on_when_the_orchestrator_comes_back():
+    """Killed when a part of it is there: only the rest is sent to the next."""
+    with kit.World() as world:
+        orchestrator = web.serve(world)
+        coming = os.path.join(orchestrator.data, 'ckpt', 'a', f'.step-{5:012}.intake', 'shard-0000')
+        command = start_make(orchestrator, PLACE, 'a', 5, parts={'w': CHUNKS * CHUNK})
+        kit.wait_until(lambda: command.poll() is not None or
+                       (os.path.exists(coming) and os.path.getsize(coming) >= 4 * CHUNK),
+                       'a few chunks were there')
+        assert command.poll() is None, 'it was put before it could be disturbed'
+        orchestrator.kill9()
+        there = os.path.getsize(coming) // CHUNK - 1  # The last may be cut, or have no record.
+        orchestrator.start()
+        assert command.wait(kit.LONG_S) == 0
+        orchestrator.say('ckpt', 'verify', PLACE, 'a')
+        received = orchestrator.web.metrics()['muster_checkpoint_received_bytes_total']
+        assert received <= (CHUNKS - there) * CHUNK, (received, there)
 
 
 def test_nobody_there_and_the_wrong_token_are_told():
