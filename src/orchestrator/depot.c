@@ -16,24 +16,17 @@ bool depot_is_job(const char *job)
     return text_is_name(job, strlen(job)) && job[0] != '.';
 }
 
-static void say(struct session *s, const struct msg_depot *m, uint64_t request, int status,
-                const char *fmt, va_list args)
-{
-    struct msg_depot_says says = {.op = m->op, .status = status, .item = m->item, .at = m->at};
-
-    vsnprintf(says.text, sizeof(says.text), fmt, args);
-    words_clean(says.text);
-    conn_say(s->conn, WIRE_DEPOT_SAYS, &says, 0, request);
-}
-
 void depot_answer(struct session *s, const struct msg_depot *m, uint64_t request, int status,
                   const char *fmt, ...)
 {
+    struct msg_depot_says says = {.op = m->op, .status = status, .item = m->item, .at = m->at};
     va_list args;
 
     va_start(args, fmt);
-    say(s, m, request, status, fmt, args);
+    vsnprintf(says.text, sizeof(says.text), fmt, args);
     va_end(args);
+    words_clean(says.text);
+    conn_say(s->conn, WIRE_DEPOT_SAYS, &says, 0, request);
 }
 
 void depot_wrong(struct session *s, const struct msg_depot *m, uint64_t request, const char *fmt,
@@ -177,6 +170,7 @@ void deposits_close(struct orchestrator *o)
     }
     o->deposits = NULL;
     d->o = NULL;
+    LIST_INIT(&d->readers); /* Sessions go without a word. */
     while (d->uploads != NULL) {
         upload_end(d->uploads);
     }

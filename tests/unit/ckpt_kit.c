@@ -157,7 +157,8 @@ int ckpt_kit_put(const struct ckpt_kit *k, struct ckpt_intake *i, uint32_t chunk
     return ckpt_intake_put(i, chunk, k->state + c.at, c.stored, c.sum, why);
 }
 
-void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out, size_t *n_out)
+void ckpt_kit_manifest_of(const struct ckpt_kit *k, const char *job, uint64_t step, char **text_out,
+                          size_t *n_out)
 {
     struct ckpt_chunk chunks[8];
     struct ckpt_part parts[KIT_PARTS];
@@ -171,11 +172,17 @@ void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out,
                               .chunks_n = ckpt_chunks(k->bytes)};
 
     mu_assert(m.chunks_n <= ARRAY_LEN(chunks));
+    snprintf(m.mark.job, sizeof(m.mark.job), "%s", job);
     memcpy(parts, k->parts, sizeof(parts));
     for (uint32_t i = 0; i < m.chunks_n; i++) {
         chunks[i] = chunk_of(k, i);
     }
     mu_assert(ckpt_manifest_write(&m, text_out, n_out) == MU_OK);
+}
+
+void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out, size_t *n_out)
+{
+    ckpt_kit_manifest_of(k, KIT_JOB, step, text_out, n_out);
 }
 
 uint32_t ckpt_kit_has(const struct ckpt_kit *k, const struct ckpt_intake *i)

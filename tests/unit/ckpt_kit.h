@@ -44,6 +44,9 @@ int ckpt_kit_put(const struct ckpt_kit *k, struct ckpt_intake *i, uint32_t chunk
                  struct ckpt_why *why);
 /* The state's manifest, with one shard: free(). */
 void ckpt_kit_manifest(const struct ckpt_kit *k, uint64_t step, char **text_out, size_t *n_out);
+/* … of another job. */
+void ckpt_kit_manifest_of(const struct ckpt_kit *k, const char *job, uint64_t step, char **text_out,
+                          size_t *n_out);
 /* How many of the chunks that the intake has are the state's, if they all are; otherwise 0. */
 uint32_t ckpt_kit_has(const struct ckpt_kit *k, const struct ckpt_intake *i);
 /* All of it, from where an earlier one has come to: *had_out chunks (may be NULL). */

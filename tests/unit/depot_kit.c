@@ -3,498 +3,232 @@
 #include "ckpt/sum.h"
 #include "unit/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void sum_of(const void *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES])
+/* ---- frames ---- */
+
+void putter_open(struct putter *p, const struct kit *k, const struct ckpt_kit *state,
+                 const char *job, uint64_t step)
+{
+    *p = (struct putter){.cl = kit_connect(k), .state = state, .step = step};
+    snprintf(p->job, sizeof(p->job), "%s", job);
+}
+
+void putter_close(struct putter *p)
+{
+    client_close(p->cl);
+    p->cl = NULL;
+}
+
+struct msg_depot putter_msg(const struct putter *p, enum depot_op op)
+{
+    struct msg_depot m = {.op = (uint8_t)op, .step = p->step};
+
+    memcpy(m.job, p->job, sizeof(m.job));
+    return m;
+}
+
+uint64_t putter_say(struct putter *p, const struct msg_depot *m)
+{
+    kit_say(p->cl, WIRE_DEPOT, m, ++p->request);
+    return p->request;
+}
+
+struct msg_depot_says putter_hear(struct putter *p, uint64_t request)
+{
+    const union wire_any *msg;
+    struct wire_header h;
+    char error[NET_ERROR_MAX];
+
+    if (client_next(p->cl, KIT_WAIT_MS, &h, &msg, error) != MU_OK) {
+        fail_msg("no answer came: %s", error);
+    }
+    assert_int_equal(h.type, WIRE_DEPOT_SAYS);
+    assert_int_equal(h.request, request);
+    if (msg->depot_says.status != MU_OK) {
+        assert_int_not_equal(msg->depot_says.text[0], '\0');
+    }
+    return msg->depot_says;
+}
+
+struct msg_depot_says putter_ask(struct putter *p, const struct msg_depot *m)
+{
+    return putter_hear(p, putter_say(p, m));
+}
+
+/* ---- puts ---- */
+
+static void sum_of(const void *data, size_t n, uint8_t sum_out[DEPOT_SUM_BYTES])
 {
     struct sum_state *s = sum_open();
 
-    mu_assert(s != NULL);
     sum_begin(s);
     sum_add(s, data, n);
     sum_end(s, sum_out);
     sum_close(s);
 }
 
-/* ---- answers ---- */
-
-/* data is copied. */
-static void answer(struct depot_kit *k, uint64_t request, struct msg_depot_says m, const void *data,
-                   size_t n)
+uint32_t putter_begin(struct putter *p)
 {
-    struct depot_answer *a = &k->answers[(k->first + k->answers_n) % DEPOT_KIT_ANSWERS];
+    struct msg_depot m = putter_msg(p, DEPOT_BEGIN);
+    uint8_t sums[8 * DEPOT_SUM_BYTES], sum[DEPOT_SUM_BYTES];
+    struct msg_depot_says says;
 
-    assert_true(k->answers_n < DEPOT_KIT_ANSWERS);
-    assert_true(n <= DEPOT_DATA_MAX);
-    if (k->busy_n > 0) {
-        k->busy_n--;
-        m.status = MU_EAGAIN;
-        strcpy(m.text, "too much at once; try again");
-        n = 0;
+    m.total = p->state->bytes;
+    says = putter_ask(p, &m);
+    if (says.status != MU_OK) {
+        fail_msg("%s", says.text);
     }
-    *a = (struct depot_answer){.request = request, .m = m, .data = malloc(n + 64)};
-    mu_assert(a->data != NULL);
-    memset(a->data, 0xee, n + 64);
-    if (n > 0) {
-        memcpy(a->data, data, n);
+    assert_true(says.item <= ckpt_chunks(p->state->bytes));
+    for (uint32_t i = 0; i < says.item; i++) {
+        sum_of(p->state->state + i * CKPT_CHUNK, (size_t)ckpt_chunk_bytes(p->state->bytes, i),
+               sums + i * sizeof(sum));
     }
-    a->m.data = a->data;
-    a->m.data_n = (uint32_t)n;
-    k->answers_n++;
+    sum_of(sums, says.item * sizeof(sum), sum);
+    assert_memory_equal(says.sum, sum, sizeof(sum));
+    return says.item;
 }
 
-static void refuse(struct depot_kit *k, uint64_t request, const struct msg_depot *m, int status,
-                   const char *text)
+/* In pieces, all with one number. */
+static uint64_t say_all(struct putter *p, struct msg_depot *m, const void *data, size_t n)
 {
-    struct msg_depot_says s = {.op = m->op, .status = status, .item = m->item, .at = m->at};
+    const uint64_t request = ++p->request;
 
-    strcpy(s.text, text);
-    answer(k, request, s, NULL, 0);
+    m->total = n;
+    for (size_t at = 0; at < n; at += m->data_n) {
+        m->at = at;
+        m->data = (uint8_t *)(uintptr_t)data + at;
+        m->data_n = (uint32_t)MIN(n - at, DEPOT_DATA_MAX);
+        kit_say(p->cl, WIRE_DEPOT, m, request);
+    }
+    return request;
 }
 
-/* ---- what is kept ---- */
-
-struct depot_kept *depot_kit_find(struct depot_kit *k, const char *job, uint64_t step)
+uint64_t putter_say_chunk(struct putter *p, uint32_t chunk)
 {
-    for (uint32_t i = 0; i < k->kept_n; i++) {
-        if (strcmp(k->kept[i].job, job) == 0 && k->kept[i].step == step) {
-            return &k->kept[i];
+    const uint8_t *data = p->state->state + chunk * CKPT_CHUNK;
+    const size_t n = (size_t)ckpt_chunk_bytes(p->state->bytes, chunk);
+    struct msg_depot m = putter_msg(p, DEPOT_PUT);
+
+    m.item = chunk;
+    sum_of(data, n, m.sum);
+    return say_all(p, &m, data, n);
+}
+
+static void chunk_taken(struct putter *p, uint64_t request, uint32_t chunk)
+{
+    const struct msg_depot_says says = putter_hear(p, request);
+
+    if (says.status != MU_OK) {
+        fail_msg("chunk %u: %s", (unsigned)chunk, says.text);
+    }
+    assert_int_equal(says.op, DEPOT_PUT);
+    assert_int_equal(says.item, chunk);
+}
+
+void putter_put(struct putter *p, uint32_t first, uint32_t end)
+{
+    uint64_t before = 0;
+
+    for (uint32_t i = first; i < end; i++) { /* Two are on their way. */
+        const uint64_t now = putter_say_chunk(p, i);
+
+        if (i > first) {
+            chunk_taken(p, before, i - 1);
         }
+        before = now;
     }
-    return NULL;
-}
-
-static void drop(struct depot_kit *k, struct depot_kept *e)
-{
-    free(e->manifest);
-    free(e->shard);
-    memmove(e, e + 1, (size_t)(&k->kept[k->kept_n] - (e + 1)) * sizeof(*e));
-    k->kept_n--;
-}
-
-static struct depot_kept *keep(struct depot_kit *k, const char *job, uint64_t step)
-{
-    struct depot_kept *old = depot_kit_find(k, job, step);
-    uint32_t at = 0;
-
-    if (old != NULL) {
-        drop(k, old);
+    if (first < end) {
+        chunk_taken(p, before, end - 1);
     }
-    assert_true(k->kept_n < DEPOT_KIT_KEPT);
-    while (at < k->kept_n && (strcmp(k->kept[at].job, job) < 0 ||
-                              (strcmp(k->kept[at].job, job) == 0 && k->kept[at].step > step))) {
-        at++;
+}
+
+int putter_commit(struct putter *p, uint32_t keep)
+{
+    struct msg_depot m = putter_msg(p, DEPOT_COMMIT);
+    char *text;
+    size_t n;
+    int status;
+
+    m.keep = keep;
+    ckpt_kit_manifest_of(p->state, p->job, p->step, &text, &n);
+    status = putter_hear(p, say_all(p, &m, text, n)).status;
+    free(text);
+    return status;
+}
+
+void putter_whole(struct putter *p, uint32_t keep)
+{
+    putter_put(p, putter_begin(p), ckpt_chunks(p->state->bytes));
+    assert_int_equal(putter_commit(p, keep), MU_OK);
+}
+
+/* ---- looks ---- */
+
+uint8_t *putter_read(struct putter *p, uint32_t item, size_t *n_out)
+{
+    struct msg_depot m = putter_msg(p, DEPOT_READ);
+    uint8_t *data = NULL;
+    struct msg_depot_says says;
+
+    m.item = item;
+    m.total = DEPOT_DATA_MAX;
+    do {
+        says = putter_ask(p, &m);
+        if (says.status == MU_ENOENT && m.at == 0) {
+            return NULL;
+        }
+        assert_int_equal(says.status, MU_OK);
+        assert_int_equal(says.at, m.at);
+        assert_int_equal(says.data_n, MIN(says.total - m.at, DEPOT_DATA_MAX));
+        data = realloc(data, (size_t)says.total);
+        assert_non_null(data);
+        memcpy(data + m.at, says.data, says.data_n);
+        m.at += says.data_n;
+    } while (m.at < says.total);
+    *n_out = (size_t)says.total;
+    return data;
+}
+
+static uint64_t u64_at(const uint8_t *p)
+{
+    uint64_t v = 0;
+
+    for (unsigned i = 0; i < 8; i++) {
+        v |= (uint64_t)p[i] << (8 * i);
     }
-    memmove(&k->kept[at + 1], &k->kept[at], (k->kept_n - at) * sizeof(k->kept[0]));
-    k->kept_n++;
-    k->kept[at] = (struct depot_kept){.step = step};
-    strcpy(k->kept[at].job, job);
-    return &k->kept[at];
+    return v;
 }
 
-void depot_kit_add(struct depot_kit *k, const char *job, uint64_t step)
+const char *putter_list(struct putter *p)
 {
-    (void)keep(k, job, step);
-}
-
-/* ---- LIST, READ, REMOVE ---- */
-
-static void list_jobs(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct msg_depot_says s = {.op = DEPOT_LIST};
-    char after[NAME_MAX_LEN] = "", names[1024];
-    uint32_t names_n = 0;
+    static char text[256];
+    struct msg_depot m = putter_msg(p, DEPOT_LIST);
+    struct msg_depot_says says;
     size_t n = 0;
 
-    assert_true(m->data_n < sizeof(after));
-    if (m->data_n > 0) {
-        memcpy(after, m->data, m->data_n);
+    m.step = 0;
+    says = putter_ask(p, &m);
+    assert_int_equal(says.status, MU_OK);
+    assert_false(says.more);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < says.data_n; i += 16) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu", i > 0 ? " " : "",
+                              (unsigned long long)u64_at(says.data + i));
+        assert_true(u64_at(says.data + i + 8) > p->state->bytes);
     }
-    for (uint32_t i = 0; i < k->kept_n; i++) {
-        if (strcmp(k->kept[i].job, after) <= 0) {
-            continue;
-        }
-        if (names_n == k->page) {
-            s.more = 1;
-            break;
-        }
-        strcpy(after, k->kept[i].job);
-        strcpy(names + n, after);
-        n += strlen(after) + 1;
-        names_n++;
-    }
-    answer(k, request, s, names, n);
+    return text;
 }
 
-static void put_u64(uint8_t *to, uint64_t v)
+void depot_kit_has(const struct kit *k, const struct ckpt_kit *state, uint64_t step)
 {
-    for (int i = 0; i < 8; i++) {
-        to[i] = (uint8_t)(v >> (8 * i));
+    struct ckpt_kit there = *state;
+    struct ckpt_why why;
+
+    snprintf(there.dir, sizeof(there.dir), "%s/ckpt", k->data);
+    if (ckpt_kit_load(&there, step, &why) != MU_OK) {
+        fail_msg("step %llu: %s", (unsigned long long)step, why.text);
     }
-}
-
-static void list_steps(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct msg_depot_says s = {.op = DEPOT_LIST};
-    uint8_t entries[16 * DEPOT_KIT_KEPT];
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < k->kept_n; i++) {
-        const struct depot_kept *e = &k->kept[i];
-
-        if (strcmp(e->job, m->job) != 0 || (m->at != 0 && e->step >= m->at)) {
-            continue;
-        }
-        if (n == k->page) {
-            s.more = 1;
-            break;
-        }
-        put_u64(entries + 16 * (size_t)n, e->step);
-        put_u64(entries + 16 * (size_t)n + 8, e->shard_n + e->manifest_n);
-        n++;
-    }
-    answer(k, request, s, entries, 16 * (size_t)n);
-}
-
-static void on_read(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct msg_depot_says s = {.op = DEPOT_READ, .item = m->item, .at = m->at};
-    const struct depot_kept *e = depot_kit_find(k, m->job, m->step);
-    const void *bytes;
-
-    k->reads_n++;
-    assert_true(k->reads_n <= 8);
-    assert_true(m->total > 0 && m->total <= DEPOT_DATA_MAX);
-    if (e == NULL || (m->item != DEPOT_MANIFEST && m->item != 0)) {
-        refuse(k, request, m, MU_ENOENT, "there is no such checkpoint");
-        return;
-    }
-    bytes = m->item == DEPOT_MANIFEST ? (const void *)e->manifest : e->shard;
-    s.total = m->item == DEPOT_MANIFEST ? e->manifest_n : e->shard_n;
-    if (m->at > s.total) {
-        refuse(k, request, m, MU_ENOENT, "it has no such bytes");
-        return;
-    }
-    answer(k, request, s, (const uint8_t *)bytes + m->at, (size_t)MIN(m->total, s.total - m->at));
-}
-
-static void on_remove(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct depot_kept *e = depot_kit_find(k, m->job, m->step);
-
-    if (e == NULL) {
-        refuse(k, request, m, MU_ENOENT, "there is no such checkpoint");
-        return;
-    }
-    drop(k, e);
-    answer(k, request, (struct msg_depot_says){.op = DEPOT_REMOVE}, NULL, 0);
-}
-
-/* ---- BEGIN, PUT, COMMIT ---- */
-
-static void on_begin(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct msg_depot_says s = {.op = DEPOT_BEGIN};
-    struct depot_taken *t = &k->taken;
-    uint8_t sums[DEPOT_KIT_CHUNKS * CKPT_SUM_BYTES];
-
-    if (k->begin_status != MU_OK) {
-        refuse(k, request, m, k->begin_status, "the disk is full; make room");
-        return;
-    }
-    if (strcmp(t->job, m->job) != 0 || t->step != m->step) {
-        free(t->bytes);
-        *t = (struct depot_taken){.step = m->step};
-        strcpy(t->job, m->job);
-    }
-    if (t->bytes == NULL) {
-        t->cap = (size_t)m->total;
-        t->bytes = malloc(t->cap + 1);
-        mu_assert(t->bytes != NULL);
-    }
-    for (uint32_t i = 0; i < t->chunks_n; i++) {
-        memcpy(sums + (size_t)i * CKPT_SUM_BYTES, t->chunks[i].sum, CKPT_SUM_BYTES);
-    }
-    s.item = t->chunks_n;
-    sum_of(sums, (size_t)t->chunks_n * CKPT_SUM_BYTES, s.sum);
-    answer(k, request, s, NULL, 0);
-}
-
-/* True: all of it is there. */
-static bool gather(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    assert_int_equal(m->at, k->piece_n);
-    assert_true(m->data_n > 0 && m->data_n <= m->total - m->at);
-    if (m->at == 0) {
-        k->piece_request = request;
-        k->piece = realloc(k->piece, (size_t)m->total);
-        mu_assert(k->piece != NULL);
-    }
-    assert_int_equal(request, k->piece_request);
-    memcpy(k->piece + m->at, m->data, m->data_n);
-    k->piece_n += m->data_n;
-    if (k->piece_n < m->total) {
-        return false;
-    }
-    k->piece_n = 0;
-    return true;
-}
-
-static void on_put(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct depot_taken *t = &k->taken;
-    uint8_t sum[CKPT_SUM_BYTES];
-
-    assert_string_equal(m->job, t->job);
-    assert_int_equal(m->step, t->step);
-    if (m->at == 0) {
-        k->chunks_said++;
-        k->chunks_resent += m->item < t->chunks_n;
-        assert_true(++k->puts_n <= 2);
-    }
-    assert_true(m->total <= CKPT_CHUNK);
-    if (!gather(k, m, request)) {
-        return;
-    }
-    if (m->item < t->chunks_n) {
-        t->chunks_n = m->item;
-        t->n = (size_t)t->chunks[m->item].at;
-    }
-    assert_int_equal(m->item, t->chunks_n);
-    assert_true(t->chunks_n < DEPOT_KIT_CHUNKS && m->total <= t->cap - t->n);
-    sum_of(k->piece, (size_t)m->total, sum);
-    assert_memory_equal(sum, m->sum, sizeof(sum));
-    memcpy(t->bytes + t->n, k->piece, (size_t)m->total);
-    t->chunks[t->chunks_n] = (struct ckpt_chunk){.stored = (uint32_t)m->total, .at = t->n};
-    memcpy(t->chunks[t->chunks_n].sum, sum, sizeof(sum));
-    t->chunks_n++;
-    t->n += (size_t)m->total;
-    answer(k, request, (struct msg_depot_says){.op = DEPOT_PUT, .item = m->item}, NULL, 0);
-}
-
-static void on_commit(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    struct depot_taken *t = &k->taken;
-    struct ckpt_manifest of;
-    struct depot_kept *e;
-
-    if (!gather(k, m, request)) {
-        return;
-    }
-    assert_int_equal(ckpt_manifest_parse((char *)k->piece, (size_t)m->total, &of, NULL), MU_OK);
-    assert_string_equal(of.mark.job, t->job);
-    assert_int_equal(of.mark.step, t->step);
-    assert_int_equal(of.chunks_n, t->chunks_n);
-    for (uint32_t i = 0; i < of.chunks_n; i++) {
-        assert_int_equal(of.chunks[i].at, t->chunks[i].at);
-        assert_int_equal(of.chunks[i].stored, t->chunks[i].stored);
-        assert_memory_equal(of.chunks[i].sum, t->chunks[i].sum, CKPT_SUM_BYTES);
-    }
-    ckpt_manifest_free(&of);
-    e = keep(k, t->job, t->step);
-    e->manifest = (char *)k->piece;
-    e->manifest_n = (size_t)m->total;
-    k->piece = NULL;
-    e->shard = t->bytes;
-    e->shard_n = t->n;
-    *t = (struct depot_taken){0};
-    k->keep = m->keep;
-    k->keep_every = m->keep_every;
-    answer(k, request, (struct msg_depot_says){.op = DEPOT_COMMIT}, NULL, 0);
-}
-
-static void hear(struct depot_kit *k, const struct msg_depot *m, uint64_t request)
-{
-    switch (m->op) {
-    case DEPOT_LIST:
-        (m->job[0] != '\0' ? list_steps : list_jobs)(k, m, request);
-        break;
-    case DEPOT_READ:
-        on_read(k, m, request);
-        break;
-    case DEPOT_BEGIN:
-        on_begin(k, m, request);
-        break;
-    case DEPOT_PUT:
-        on_put(k, m, request);
-        break;
-    case DEPOT_COMMIT:
-        on_commit(k, m, request);
-        break;
-    default:
-        on_remove(k, m, request);
-        break;
-    }
-}
-
-/* ---- the line ---- */
-
-static void forget(struct depot_answer *a)
-{
-    free(a->data);
-    a->data = NULL;
-}
-
-static void line_close(void *arg)
-{
-    struct depot_kit *k = arg;
-
-    while (k->answers_n > 0) {
-        forget(&k->answers[k->first]);
-        k->first = (k->first + 1) % DEPOT_KIT_ANSWERS;
-        k->answers_n--;
-    }
-    forget(&k->given);
-    k->up = false;
-    k->puts_n = k->reads_n = 0;
-    k->piece_n = 0;
-}
-
-static int broken(struct depot_kit *k, struct ckpt_why *why)
-{
-    line_close(k);
-    strcpy(why->text, "the connection broke");
-    return MU_EIO;
-}
-
-static int line_open(void *arg, struct ckpt_why *why)
-{
-    struct depot_kit *k = arg;
-
-    line_close(k);
-    k->opens_n++;
-    if (k->refuse_n > 0) {
-        k->refuse_n--;
-        strcpy(why->text, "nobody listens there");
-        return MU_EIO;
-    }
-    k->up = true;
-    return MU_OK;
-}
-
-static int line_say(void *arg, const struct msg_depot *m, uint64_t request, struct ckpt_why *why)
-{
-    struct depot_kit *k = arg;
-    const bool breaks = ++k->frames == k->break_at;
-
-    assert_true(k->up);
-    if (!breaks || k->deliver) {
-        hear(k, m, request);
-    }
-    return breaks ? broken(k, why) : MU_OK;
-}
-
-static int line_next(void *arg, uint32_t wait_ms, uint64_t *request_out,
-                     const struct msg_depot_says **m_out, struct ckpt_why *why)
-{
-    struct depot_kit *k = arg;
-    struct depot_answer *a = &k->answers[k->first];
-
-    assert_true(k->up && wait_ms > 0);
-    if (k->silent) {
-        return MU_ETIMEDOUT;
-    }
-    assert_true(k->answers_n > 0); /* Otherwise it would wait for ever. */
-    if (++k->frames == k->break_at) {
-        return broken(k, why);
-    }
-    forget(&k->given);
-    k->given = *a;
-    k->first = (k->first + 1) % DEPOT_KIT_ANSWERS;
-    k->answers_n--;
-    k->puts_n -= k->given.m.op == DEPOT_PUT;
-    k->reads_n -= k->given.m.op == DEPOT_READ;
-    if (k->spoil != NULL) {
-        k->spoil(&k->given.m, &k->given.request, k->spoil_how);
-    }
-    *request_out = k->given.request;
-    *m_out = &k->given.m;
-    return MU_OK;
-}
-
-struct depot_line depot_kit_line(struct depot_kit *k, uint32_t patience_ms)
-{
-    return (struct depot_line){line_open, line_say, line_next, line_close, k, patience_ms};
-}
-
-/* ---- life, and whole trips ---- */
-
-void depot_kit_open(struct depot_kit *k)
-{
-    *k = (struct depot_kit){.page = 2};
-}
-
-void depot_kit_close(struct depot_kit *k)
-{
-    line_close(k);
-    while (k->kept_n > 0) {
-        drop(k, &k->kept[0]);
-    }
-    free(k->taken.bytes);
-    free(k->piece);
-    *k = (struct depot_kit){0};
-}
-
-struct depot_copy depot_kit_copy(const struct ckpt_kit *c, const struct ckpt_mark *mark, bool zstd)
-{
-    return (struct depot_copy){.mark = mark,
-                               .parts = c->parts,
-                               .parts_n = KIT_PARTS,
-                               .data = c->state,
-                               .bytes = c->bytes,
-                               .zstd = zstd,
-                               .keep = 3,
-                               .keep_every = 100};
-}
-
-int depot_kit_put(struct depot_kit *k, const struct depot_copy *copy, uint32_t patience_ms,
-                  struct ckpt_why *why)
-{
-    const struct depot_line line = depot_kit_line(k, patience_ms);
-    struct depot *d;
-    int rc = depot_open(&line, &d);
-
-    if (rc == MU_OK) {
-        rc = depot_put(d, copy, why);
-        depot_close(d);
-    }
-    return rc;
-}
-
-static int compare(struct ckpt *c, const struct ckpt_kit *with, struct ckpt_why *why)
-{
-    const uint8_t *at = with->state;
-    uint8_t *to = malloc((size_t)with->bytes);
-    int rc = to != NULL ? MU_OK : MU_ENOMEM;
-
-    for (uint32_t i = 0; rc == MU_OK && i < KIT_PARTS; i++) {
-        rc = ckpt_read_part(c, i, to, why);
-        if (rc == MU_OK && memcmp(to, at, (size_t)with->parts[i].bytes) != 0) {
-            rc = MU_EDONE;
-        }
-        at += with->parts[i].bytes;
-    }
-    free(to);
-    return rc;
-}
-
-int depot_kit_get(struct depot_kit *k, const struct ckpt_kit *c, uint64_t step,
-                  uint32_t patience_ms, struct ckpt_why *why)
-{
-    const struct depot_line line = depot_kit_line(k, patience_ms);
-    struct ckpt *open;
-    struct depot *d;
-    int rc = depot_open(&line, &d);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    rc = depot_get(d, KIT_JOB, step, &open, why);
-    if (rc == MU_OK) {
-        rc = compare(open, c, why);
-        ckpt_close(open);
-    }
-    depot_close(d);
-    return rc;
 }

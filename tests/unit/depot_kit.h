@@ -1,94 +1,48 @@
-/* An orchestrator's depot in memory, and a line to it that breaks where it is told to. It takes
- * what the protocol allows and nothing else: pieces in their order, and no more requests at once
- * than a client may have. */
+/* One who puts checkpoints to an orchestrator and reads them, frame by frame. The state is that of
+ * a ckpt_kit. Whatever fails, fails the test. */
 #ifndef UNIT_DEPOT_KIT_H
 #define UNIT_DEPOT_KIT_H
 
-#include "depot/depot.h"
 #include "unit/ckpt_kit.h"
+#include "unit/orchestrator_kit.h"
 
-#define DEPOT_KIT_KEPT 16
-#define DEPOT_KIT_CHUNKS 16
-#define DEPOT_KIT_ANSWERS 16
-
-struct depot_kept {
+struct putter {
+    struct client *cl;
+    const struct ckpt_kit *state;
     char job[NAME_MAX_LEN];
     uint64_t step;
-    char *manifest;
-    size_t manifest_n;
-    uint8_t *shard;
-    size_t shard_n;
+    uint64_t request; /* the last that was said */
 };
 
-/* What is being put; it outlives lines. */
-struct depot_taken {
-    char job[NAME_MAX_LEN];
-    uint64_t step;
-    uint8_t *bytes;
-    size_t cap, n;
-    struct ckpt_chunk chunks[DEPOT_KIT_CHUNKS];
-    uint32_t chunks_n;
-};
+void putter_open(struct putter *p, const struct kit *k, const struct ckpt_kit *state,
+                 const char *job, uint64_t step);
+void putter_close(struct putter *p); /* as if its process had died */
 
-struct depot_answer {
-    uint64_t request;
-    struct msg_depot_says m;
-    uint8_t *data;
-};
+/* A message of this op, for its job and step. */
+struct msg_depot putter_msg(const struct putter *p, enum depot_op op);
+/* Gives its number. */
+uint64_t putter_say(struct putter *p, const struct msg_depot *m);
+/* The next answer, which must be to this one; its data is valid until the next. */
+struct msg_depot_says putter_hear(struct putter *p, uint64_t request);
+struct msg_depot_says putter_ask(struct putter *p, const struct msg_depot *m);
 
-struct depot_kit {
-    struct depot_kept kept[DEPOT_KIT_KEPT]; /* by job, the newest first */
-    uint32_t kept_n;
-    struct depot_taken taken;
-    uint32_t page; /* entries, or names, in an answer */
+/* How many chunks are there; they must be the state's. */
+uint32_t putter_begin(struct putter *p);
+/* All pieces of a chunk of the state; gives the number of the question. */
+uint64_t putter_say_chunk(struct putter *p, uint32_t chunk);
+/* Chunks [first, end), each answered with MU_OK. */
+void putter_put(struct putter *p, uint32_t first, uint32_t end);
+/* Its status. */
+int putter_commit(struct putter *p, uint32_t keep);
+/* All of it: begin, what is missing, commit. */
+void putter_whole(struct putter *p, uint32_t keep);
 
-    /* of this line */
-    bool up;
-    uint32_t puts_n, reads_n;  /* unanswered */
-    uint64_t piece_request;    /* of the chunk or manifest that comes in pieces … */
-    uint8_t *piece;            /* … as far as it has come */
-    size_t piece_n, piece_cap; /* 0: none */
-    struct depot_answer answers[DEPOT_KIT_ANSWERS];
-    uint32_t first, answers_n;
-    struct depot_answer given; /* the last that next() gave: valid until it is called again */
+/* A file of the checkpoint, read in pieces: free(). NULL: there is none. */
+uint8_t *putter_read(struct putter *p, uint32_t item, size_t *n_out);
+/* The steps that there are, the newest first, as "30 20 10"; in a static buffer. */
+const char *putter_list(struct putter *p);
 
-    /* what happens to it */
-    uint64_t frames;   /* said and received, from 1 */
-    uint64_t break_at; /* the frame at which it breaks; 0: never */
-    bool deliver;      /* one that is said at that moment is heard, but its sender is not told */
-    uint32_t refuse_n; /* so many times it can't be made */
-    uint32_t busy_n;   /* so many answers are MU_EAGAIN */
-    int begin_status;  /* of BEGIN; MU_OK: it has room */
-    bool silent;       /* it never answers */
-    void (*spoil)(struct msg_depot_says *m, uint64_t *request, uint64_t how);
-    uint64_t spoil_how;
-
-    /* what was seen */
-    uint32_t opens_n;
-    uint32_t chunks_said;   /* first pieces */
-    uint32_t chunks_resent; /* … of chunks that were there */
-    uint32_t keep;          /* of the last commit */
-    uint64_t keep_every;
-};
-
-/* All zero, and a page. */
-void depot_kit_open(struct depot_kit *k);
-void depot_kit_close(struct depot_kit *k);
-
-struct depot_line depot_kit_line(struct depot_kit *k, uint32_t patience_ms);
-
-/* A copy of the state of a ckpt_kit; *mark must outlive it. */
-struct depot_copy depot_kit_copy(const struct ckpt_kit *c, const struct ckpt_mark *mark, bool zstd);
-
-/* Puts it with a depot of its own. */
-int depot_kit_put(struct depot_kit *k, const struct depot_copy *copy, uint32_t patience_ms,
-                  struct ckpt_why *why);
-/* Gets it with a depot of its own, part by part, and compares. MU_EDONE: it is another. */
-int depot_kit_get(struct depot_kit *k, const struct ckpt_kit *c, uint64_t step,
-                  uint32_t patience_ms, struct ckpt_why *why);
-
-struct depot_kept *depot_kit_find(struct depot_kit *k, const char *job, uint64_t step);
-/* One that has no bytes, for lists. */
-void depot_kit_add(struct depot_kit *k, const char *job, uint64_t step);
+/* In the orchestrator's folder there is this checkpoint, and it is the state. */
+void depot_kit_has(const struct kit *k, const struct ckpt_kit *state, uint64_t step);
 
 #endif

@@ -54,6 +54,7 @@ static void serve(const struct kit *k, int to)
                                          .data_dir = k->data,
                                          .token = k->token,
                                          .cluster = k->cluster,
+                                         .ckpt_quota = k->ckpt_quota,
                                          .web = {.wanted = k->web, .listen.host = "127.0.0.1"}};
     struct orchestrator *o;
     char error[STORE_ERROR_MAX];

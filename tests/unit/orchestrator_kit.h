@@ -17,7 +17,8 @@ struct kit {
     char log[96];
     struct token token;
     struct cluster_config cluster;
-    bool web; /* serve HTTP too */
+    bool web;            /* serve HTTP too */
+    uint64_t ckpt_quota; /* 0: none */
     uint16_t port, http_port;
     pid_t pid;
 };
