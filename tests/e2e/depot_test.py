@@ -40,6 +40,13 @@ class Kept(ckpt.Saving):
         kit.wait_until(lambda: step in self.steps_kept() and step in [s for s, _ in self.saved()],
                        f'step {step} was kept')
 
+    def reach(self, step, limit):
+        """Each is kept, up to that one, before the next begins; then it may go on so far."""
+        for one in range(self.every, step + 1, self.every):
+            self.limit(one)
+            self.wait_kept(one)
+        self.limit(limit)
+
     def count(self, name):
         """Since the orchestrator's last start."""
         return self.web.metrics()[name]
@@ -93,16 +100,17 @@ def kill_all_nodes_again_and_again(model, seed, kills_n):
 def test_every_node_is_lost_again_and_again_and_new_ones_go_on_with_the_same_bits():
     kills_n = 20 if kit.FULL else 4
     for seed in [SEED] if SEED is not None else (1, 2, 11) if kit.FULL else (1,):
-        kill_all_nodes_again_and_again(ckpt.large(kills_n * 14) if seed < 10 else ckpt.small(kills_n * 14), seed,
-                                       kills_n)
+        slow = ('--sleep-us', '20000')  # There is time to put some.
+        model = ckpt.large(kills_n * 14, *slow) if seed < 10 else elastic.trainer(kills_n * 14, *slow)
+        kill_all_nodes_again_and_again(model, seed, kills_n)
 
 
 def test_all_workers_are_killed_and_the_orchestrator_too():
     with kit.World() as world:
         job = Kept(world, ckpt.large(30), nnodes='2')
-        job.limit(12)
+        job.limit(0)
         job.start('a', 'b')
-        job.wait_kept(10)
+        job.reach(10, 12)
         job.orchestrator.kill9()
         job.kill_workers()
         job.orchestrator.start()
@@ -115,9 +123,9 @@ def test_a_new_cluster_of_another_size_goes_on_from_what_is_kept_compressed_too(
     model = ckpt.large(24)
     with kit.World() as world:
         job = Kept(world, model, '--ckpt-zstd', nnodes='1', nproc=4)
-        job.limit(12)
+        job.limit(0)
         job.start('a')
-        job.wait_kept(10)
+        job.reach(10, 12)
         job.orchestrator.say('shutdown', job.job.name)
         assert job.nodes['a'].wait() == 0
         job.job.nproc = 2
@@ -134,9 +142,9 @@ def test_seven_workers_cost_the_orchestrator_one_copy():
     count = 1_100_000
     with kit.World() as world:
         job = Kept(world, ckpt.large(16, count=count), nnodes='1', nproc=2)
-        job.limit(12)
+        job.limit(0)
         job.start('a')
-        job.wait_kept(10)
+        job.reach(10, 12)
         job.kill_nodes()
         assert job.count(GIVEN) == 0
         job.job.nproc = 7
@@ -152,9 +160,9 @@ def test_seven_workers_cost_the_orchestrator_one_copy():
 def test_what_is_kept_in_memory_is_not_fetched():
     with kit.World() as world:
         job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2')
-        job.limit(12)
+        job.limit(0)
         job.start('a', 'b')
-        job.wait_kept(10)
+        job.reach(10, 12)
         kit.wait_until(lambda: max(job.steps())[0] >= 12, 'step 12 was done')
         job.kill_workers()
         kit.wait_until(lambda: job.restored(), 'it was restored')
@@ -167,9 +175,9 @@ def test_what_is_kept_in_memory_is_not_fetched():
 def test_of_the_same_step_the_one_in_memory_is_taken():
     with kit.World() as world:
         job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2')
-        job.limit(10)  # Of step 11 nothing is computed: the newest is 10, here and there.
+        job.limit(0)
         job.start('a', 'b')
-        job.wait_kept(10)
+        job.reach(10, 10)  # Of step 11 nothing is computed: the newest is 10, here and there.
         job.kill_workers()
         kit.wait_until(lambda: job.restored(), 'it was restored')
         job.limit(elastic.NO_LIMIT)
@@ -286,12 +294,9 @@ def test_without_room_it_is_said_and_training_goes_on():
     quota = str(2 * bytes_of(1_100_000) + (4 << 20))  # two, and not three
     with kit.World() as world:
         job = Kept(world, ckpt.large(30, '--sleep-us', '1000'), nnodes='2', serve=(*elastic.SERVE, '--ckpt-quota', quota))
-        job.limit(7)
+        job.limit(0)
         job.start('a', 'b')
-        job.wait_kept(5)
-        job.limit(12)
-        job.wait_kept(10)
-        job.limit(17)
+        job.reach(10, 17)
         kit.wait_until(lambda: re.search(r'step 15 is not saved: .*--ckpt-quota.*Training goes on', job.logs()),
                        'it was said, and what to do')
         kit.wait_until(lambda: max(job.steps())[0] >= 17, 'it went on')
@@ -327,9 +332,9 @@ def test_of_a_damaged_one_it_is_said_and_the_one_before_is_taken():
     for what in damages if kit.FULL else list(damages)[:2]:
         with kit.World() as world:
             job = Kept(world, ckpt.large(20), nnodes='2')
-            job.limit(17)
+            job.limit(0)
             job.start('a', 'b')
-            job.wait_kept(15)
+            job.reach(15, 17)
             job.kill_nodes()
             damages[what](ckpt.path_of(job.kept, 15))
             job.limit(elastic.NO_LIMIT)
