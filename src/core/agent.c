@@ -48,7 +48,7 @@ static uint32_t reports_fill(struct agent *a)
 /* What this node wants, and what it has seen of the scripts as long as that decides something. */
 static uint32_t node_flags(const struct agent *a)
 {
-    uint32_t flags = a->draining ? NODE_DRAINING : 0;
+    uint32_t flags = (a->draining ? NODE_DRAINING : 0) | (a->config.hello.flags & NODE_HEAL);
 
     if (a->mode == MODE_AUTO && a->attached) {
         flags |= NODE_INPROCESS;

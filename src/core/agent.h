@@ -16,7 +16,8 @@
 #define AGENT_RENEWALS 16 /* of which it remembers when they were sent */
 
 struct agent_config {
-    struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello */
+    struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello. Of its
+                             * flags NODE_HEAL counts, the others are filled in */
     uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
     uint32_t early_ms; /* any number: the first renewal after a welcome comes that much earlier, so
                         * that nodes welcomed together do not renew together for ever; likewise

@@ -266,6 +266,10 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         j = job_of(c, r->u.active.job);
         j->pending = false;
         break;
+    case RECORD_HEAL:
+        j = job_of(c, r->u.heal.job);
+        j->pending = false;
+        break;
     case RECORD_FINISHED:
         j = job_of(c, r->u.finished.job);
         j->finishing = false;

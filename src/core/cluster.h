@@ -51,6 +51,7 @@ enum record_kind {
     RECORD_CHECKPOINT,
     RECORD_CONFIG,
     RECORD_DRAIN,
+    RECORD_HEAL,
     RECORD_N
 };
 
@@ -67,6 +68,7 @@ struct record {
         struct rec_checkpoint checkpoint;
         struct rec_config config;
         struct rec_drain drain;
+        struct rec_heal heal;
     } u;
 };
 
@@ -90,6 +92,8 @@ enum note_kind {
                     * ms, or (0) can't be reached */
     NOTE_METRICS,  /* numbers of training after step `value`; the driver's, the cluster says none */
     NOTE_SAVED,    /* there is a checkpoint of step `value` */
+    NOTE_HEALED,   /* states differed: all have gone back to step `value`; the reason says who was
+                    * not like most, and after which step */
     NOTE_N
 };
 
@@ -248,6 +252,7 @@ struct job_look {
     bool paused;
     bool listed;     /* people have named the nodes that stay */
     bool scheduled;  /* want_size is that of their schedule, now */
+    bool heals;      /* it has given up its last generation, and goes back to a checkpoint */
     bool failed;     /* it ended so */
     const char *why; /* … and for this; "" if there is nothing to say */
 };

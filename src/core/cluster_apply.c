@@ -101,6 +101,9 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->run = r->run;
         j->members_n = j->active_n = 0;
         j->active = j->checkpoint = j->saved = j->step = j->finished_step = 0;
+        j->checkpoint_before = 0;
+        j->heal = (struct heal){0};
+        j->faulted = false;
         j->kind = GENERATION_FRESH;
         j->finished = j->ended = j->failed = j->finishing = j->saving = false;
         j->why[0] = '\0';
@@ -311,6 +314,9 @@ static int apply_active(struct cluster *c, const struct rec_active *r, struct ef
     job_touch(c, j);
     if (fx != NULL) {
         say_note(fx, &(struct note){.kind = NOTE_ACTIVE, .job = j->name, .generation = j->active});
+        if ((j->flags & GENERATION_HEALS) != 0) {
+            note_healed(c, j, fx);
+        }
         publish_active(c, j, fx);
     }
     return MU_OK;
@@ -382,10 +388,45 @@ static int apply_checkpoint(struct cluster *c, const struct rec_checkpoint *r, s
         return MU_ECORRUPT;
     }
     j->saving = false;
-    j->checkpoint = MAX(j->checkpoint, r->step);
+    if (r->step > j->checkpoint) {
+        j->checkpoint_before = j->checkpoint;
+        j->checkpoint = r->step;
+    }
     if (fx != NULL) {
         say_note(fx, &(struct note){.kind = NOTE_SAVED, .job = j->name, .value = r->step});
     }
+    job_touch(c, j);
+    return MU_OK;
+}
+
+/* Nobody holds the lineage any more, whoever comes back. Checkpoints that are newer than `step` are
+ * of it, and count no more. */
+static int apply_heal(struct cluster *c, const struct rec_heal *r, struct effects *fx)
+{
+    struct job *j = job_find(c, r->job);
+
+    if (j == NULL || r->run != j->run) {
+        return MU_ECORRUPT;
+    }
+    j->heal = (struct heal){.generation = r->generation,
+                            .step = r->step,
+                            .at = r->at,
+                            .count = r->count,
+                            .odd = r->odd};
+    j->pending = j->faulted = false;
+    if (!MUTATED(HEAL_FORGETS_NEWER)) {
+        j->checkpoint = j->saved = j->checkpoint <= r->step ? j->checkpoint : j->checkpoint_before;
+        j->checkpoint_before = 0;
+    }
+    EACH_IN (c, &j->seniors, n) {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            node_worker(c, n, s)->active_inc = 0;
+        }
+    }
+    j->active = MAX(j->active, r->generation);
+    j->active_n = 0;
+    relist(c, j, fx);
+    job_refresh(c, j);
     job_touch(c, j);
     return MU_OK;
 }
@@ -431,6 +472,8 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
         return apply_config(c, &r->u.config, fx);
     case RECORD_DRAIN:
         return apply_drain(c, &r->u.drain, fx);
+    case RECORD_HEAL:
+        return apply_heal(c, &r->u.heal, fx);
     case RECORD_N:
         break;
     }

@@ -109,7 +109,7 @@ static void dump_generations(struct cluster *c, struct job *j, struct effects *f
     if (j->members_n == 0) {
         return;
     }
-    if (j->active != 0 && j->active != j->number) {
+    if (j->active != 0 && j->active != j->number && !job_heals(j)) {
         dump_active(c, j, fx);
     }
     generation_fill(c, j, &r.u.generation);
@@ -117,6 +117,23 @@ static void dump_generations(struct cluster *c, struct job *j, struct effects *f
     if (j->active == j->number) {
         strcpy(active.u.active.job, j->name);
         say_record(fx, &active);
+    }
+}
+
+/* While the job heals this is what has given up its generation; later it only remembers. */
+static void dump_heal(const struct job *j, bool heals, struct effects *fx)
+{
+    struct record r = {.kind = RECORD_HEAL,
+                       .u.heal = {.run = j->run,
+                                  .generation = j->heal.generation,
+                                  .step = j->heal.step,
+                                  .at = j->heal.at,
+                                  .count = j->heal.count,
+                                  .odd = j->heal.odd}};
+
+    if (j->heal.generation != 0 && heals == job_heals(j)) {
+        strcpy(r.u.heal.job, j->name);
+        say_record(fx, &r);
     }
 }
 
@@ -130,6 +147,12 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
             .run = j->run, .step = j->finished_step, .ended = j->ended, .failed = j->failed}};
 
     strcpy(ckpt.u.checkpoint.job, j->name);
+    if (j->checkpoint_before != 0) {
+        struct record before = ckpt;
+
+        before.u.checkpoint.step = j->checkpoint_before;
+        say_record(fx, &before);
+    }
     strcpy(finished.u.finished.job, j->name);
     strcpy(finished.u.finished.why, j->why);
     say_record(fx, &ckpt);
@@ -149,7 +172,9 @@ void cluster_dump(struct cluster *c, struct effects *fx)
     dump_nodes(c, fx);
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         if (c->jobs[i].used && c->jobs[i].run != 0) {
+            dump_heal(&c->jobs[i], false, fx);
             dump_generations(c, &c->jobs[i], fx);
+            dump_heal(&c->jobs[i], true, fx);
             dump_rest(c, &c->jobs[i], fx);
         }
     }

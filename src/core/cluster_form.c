@@ -120,9 +120,13 @@ static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct
     return MAX(j->published_ms, c->jump_ms) + c->config.lease_ms;
 }
 
-/* Somebody was lost while others run (restart mode): they do not wait for newcomers. */
+/* Somebody was lost while others run (restart mode), or all have stopped: they do not wait for
+ * newcomers. */
 static bool survives(const struct job *j)
 {
+    if (job_heals(j)) {
+        return true;
+    }
     return j->mode != MODE_INPROCESS && j->tally.lost_n > 0 && j->tally.lost_n < j->members_n;
 }
 
@@ -131,6 +135,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
     uint32_t picked_n, full_n = 0;
+    bool same = true; /* The same members again are no news. */
 
     if (j->available_n < job_min(j)) {
         return false;
@@ -156,7 +161,12 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
             }
         }
     }
-    if (full_n < job_min(j) || same_as_published(c, j, &g, full_n)) {
+    if (job_heals(j)) {
+        g.flags |= GENERATION_HEALS;
+        g.base_step = j->heal.step;
+        same = !job_must_heal(j);
+    }
+    if (full_n < job_min(j) || (same && same_as_published(c, j, &g, full_n))) {
         return false;
     }
     if (c->now_ms < port_due_ms(c, j, &g)) {
@@ -164,7 +174,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         j->dirty = true;
         return false;
     }
-    g.flags = j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
+    g.flags |= j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
     propose(c, j, &g, full_n, fx);
     suspect_note(c, j, fx);
     return true;
@@ -180,6 +190,9 @@ static void form_takeover(struct cluster *c, struct job *j, struct effects *fx)
     if (!RULE(TAKEOVER_WAITS, j->takeover_asked || proved || c->now_ms >= at_ms)) {
         job_due(c, j, at_ms);
         return;
+    }
+    if (j->faulted && heal_try(c, j, true, fx)) {
+        return; /* They had stopped: what they saved last is not to be trusted. */
     }
     if (form_fresh(c, j, fx)) {
         say_note(fx,
@@ -260,7 +273,8 @@ static void note_progress(struct job *j, struct effects *fx)
         j->finishing = true;
         say_record(fx, &r);
     }
-    if (!j->saving && j->saved > j->checkpoint) {
+    /* One that was saved meanwhile may be of a state that not all had. */
+    if (!j->saving && j->saved > j->checkpoint && !j->faulted && !job_heals(j)) {
         struct record r = {.kind = RECORD_CHECKPOINT,
                            .u.checkpoint = {.run = j->run, .step = j->saved}};
 
@@ -318,7 +332,10 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
     /* Somebody who holds the lineage is back before the takeover was complete. */
     broken |= j->number != j->active && j->kind == GENERATION_FRESH && j->mode != MODE_RESTART &&
               j->tally.survivors_n > 0;
-    if (j->members_n == 0 || (broken && j->active == 0)) {
+    if (j->faulted && heal_try(c, j, false, fx)) {
+        return;
+    }
+    if (j->members_n == 0 || (broken && j->active_n == 0) || job_must_heal(j)) {
         form_fresh(c, j, fx);
     } else if (broken && j->mode != MODE_RESTART) {
         form_failure(c, j, fx);

@@ -107,6 +107,7 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     n->host = h->host;
     n->role = h->role;
     n->draining = (h->flags & NODE_DRAINING) != 0;
+    n->heals = (h->flags & NODE_HEAL) != 0;
     conn_bind(c, n, e->conn);
     strcpy(r.u.node.job, h->job);
     strcpy(r.u.node.name, h->name);
@@ -133,6 +134,7 @@ static int hello_again(struct cluster *c, struct node *n, const struct event *e,
         return MU_OK; /* Welcomed once its record is durable. */
     }
     n->draining |= (h->flags & NODE_DRAINING) != 0;
+    n->heals = (h->flags & NODE_HEAL) != 0;
     n->held = h->held;
     n->active = h->active;
     node_heard(c, n);
@@ -203,6 +205,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
         say_refused(fx, e->conn, MU_ESTALE, "this node is not known here; say hello again");
         return MU_ESTALE;
     }
+    n->heals = (m->flags & NODE_HEAL) != 0;
     n->held = MAX(n->held, m->held);
     n->active = MAX(n->active, m->active);
     node_heard(c, n);

@@ -21,6 +21,7 @@ static void look(const struct cluster *c, const struct job *j, struct job_look *
         .listed = j->wish.listed,
         .scheduled = job_scheduled(j),
         .survivors_n = j->tally.survivors_n,
+        .heals = job_heals(j),
         .failed = j->failed,
         .why = j->why};
     mu_assert(cluster_job(c, j->name, &out->view) == MU_OK);

@@ -52,26 +52,6 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     }
 }
 
-/* The members differ: what they would commit is not to be trusted, and going on would hide it. */
-static void take_fault(struct cluster *c, struct job *j, const struct worker *w,
-                       const struct report *r, struct effects *fx)
-{
-    const struct node *odd = r->odd != 0 ? node_by_number(c, wid_node(r->odd)) : NULL;
-    const char *what = r->fault == FAULT_STATES ? "the states of the workers differ"
-                                                : "workers computed different gradients";
-
-    if (r->fault == FAULT_NONE || r->fault >= FAULT_N || w->active_inc != w->incarnation) {
-        return;
-    }
-    if (odd == NULL) {
-        record_failed(fx, j, "after step %llu %s", (unsigned long long)r->step, what);
-        return;
-    }
-    record_failed(fx, j, "after step %llu %s; the odd one is n%u.%u#%u (node '%s')",
-                  (unsigned long long)r->step, what, wid_node(r->odd), wid_slot(r->odd),
-                  wid_incarnation(r->odd), odd->name);
-}
-
 static void take_report(struct cluster *c, struct node *n, const struct report *r,
                         struct effects *fx)
 {
@@ -107,7 +87,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
         j->saved = MAX(j->saved, r->checkpoint);
     }
     note_change(c, n, r->slot, was, r, fx);
-    take_fault(c, j, w, r, fx);
+    take_fault(c, j, n, w, r, fx);
     if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {
         j->mend_ms = c->now_ms + c->config.reconnect_ms;
         w->exited = r->exit_code + 1;

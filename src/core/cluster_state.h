@@ -29,6 +29,11 @@ struct worker {
     uint64_t entered;
     uint64_t reached;
     uint64_t step;
+    uint32_t fault_inc; /* the life that has stopped; the rest is as it said then */
+    uint8_t fault;
+    uint64_t fault_step;
+    wid odd;
+    uint64_t agreed;
     char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
     uint32_t port;
     bool port_used;                /* by the published generation: another is on its way */
@@ -66,6 +71,7 @@ struct node {
     bool lapsed;
     bool draining;
     bool drained; /* … by a record, not by its own wish */
+    bool heals;   /* it was started with --heal */
     bool listed;
     bool senior;
     bool timed;       /* its lease is in the heap … */
@@ -106,6 +112,15 @@ struct blame {
     uint32_t node, slot, incarnation, code;
 };
 
+/* The last time that the job went back because states differed. */
+struct heal {
+    uint64_t generation; /* that was given up; 0: never */
+    uint64_t step;       /* what follows starts from a checkpoint not after this */
+    uint64_t at;         /* the last step that was committed when it was found out */
+    uint32_t count;      /* of heals since the job last got past the step where one began */
+    wid odd;
+};
+
 struct job {
     char name[NAME_MAX_LEN];
     bool used;
@@ -123,6 +138,8 @@ struct job {
     uint64_t active;
     uint32_t active_n;
     uint64_t checkpoint;
+    uint64_t checkpoint_before; /* the one before it; 0: none that is known */
+    struct heal heal;
     uint64_t finished_step;
     bool finished, ended, failed;
     char why[TEXT_MAX_LEN]; /* it ended so */
@@ -151,6 +168,7 @@ struct job {
     bool creating;    /* its own record is on its way */
     bool finishing;
     bool saving;
+    bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */
     bool dirty;   /* something that may change the plan has happened */
     bool touched; /* it is in the list of jobs to judge after this event */
     uint32_t next_touched;
@@ -267,6 +285,17 @@ void blame_settle(struct cluster *c, struct job *j, struct effects *fx);
 bool budget_spent(struct cluster *c, const struct job *j, const struct node *n);
 void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
                    struct effects *fx);
+
+/* cluster_heal.c: members that differ, and what becomes of the job */
+void take_fault(struct cluster *c, struct job *j, const struct node *n, struct worker *w,
+                const struct report *r, struct effects *fx);
+/* Are all members who live known to have stopped? Then it ends the job, or gives up the generation;
+ * true: something is on its way. deserted: no member lives, and none will come back. */
+bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *fx);
+/* A generation has been given up, and none is active since: whatever is formed starts anew. */
+bool job_heals(const struct job *j);
+bool job_must_heal(const struct job *j); /* … and nothing has been formed yet */
+void note_healed(struct cluster *c, struct job *j, struct effects *fx);
 
 /* cluster_suspect.c */
 int on_suspect(struct cluster *c, const struct event *e, struct effects *fx);

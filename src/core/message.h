@@ -85,10 +85,11 @@ struct report {
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
     uint64_t reached;    /* newest generation all of whose members answer it, and it them */
     char addr[ADDR_MAX_LEN];
-    uint32_t port; /* free on its host for the next generation, as MASTER_PORT; 0 if none */
-    uint8_t hung;  /* EXITED: its agent ended it, for it did not notice that it was left out */
-    uint8_t fault; /* enum fault: it commits nothing more … */
-    wid odd;       /* … and this one is the first of those who are not like most; 0: not known */
+    uint32_t port;   /* free on its host for the next generation, as MASTER_PORT; 0 if none */
+    uint8_t hung;    /* EXITED: its agent ended it, for it did not notice that it was left out */
+    uint8_t fault;   /* enum fault: it commits nothing more … */
+    wid odd;         /* … and this one is the first of those who are not like most; 0: there is no
+                      * most, or it is not known */
     uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
 };
 
@@ -99,6 +100,7 @@ struct report {
 #define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
 #define NODE_RESTART 4u   /* … or none has in time: scripts that know nothing of muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
+#define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
 
 struct msg_hello {
     uint64_t store; /* id of the store that gave `node`; 0 if none did */
@@ -184,6 +186,9 @@ enum generation_kind {
 
 #define GENERATION_HOLD 1u         /* settle, then wait: no step is computed in it */
 #define GENERATION_CHECKPOINTED 2u /* fresh: the base is checkpoint `base_step` */
+#define GENERATION_HEALS                                           \
+    4u /* … or the newest before it: those after it, in whatever \
+        * place, may be of a state that not all members had */
 
 #define MEMBER_CAUGHT_UP 1u /* was in `from`, so it holds the lineage's state */
 
@@ -468,7 +473,7 @@ struct msg_depot {
     uint64_t at;
     uint64_t total;               /* put: bytes of the chunk as it is stored; commit: of the text */
     uint8_t sum[DEPOT_SUM_BYTES]; /* put: the chunk's */
-    uint32_t keep;                /* commit: how many of the newest stay; 0: all … */
+    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all … */
     uint64_t keep_every;          /* … and those whose step is a multiple of this; 0: none */
     uint32_t data_n;
     uint8_t *data;
@@ -557,6 +562,18 @@ struct rec_checkpoint {
     char job[NAME_MAX_LEN];
     uint32_t run;
     uint64_t step;
+};
+
+/* The states of `generation`'s members differed after step `at`: it is given up, and what follows
+ * starts from the newest checkpoint that is not after `step`. */
+struct rec_heal {
+    char job[NAME_MAX_LEN];
+    uint32_t run;
+    uint64_t generation;
+    uint64_t step;
+    uint64_t at;
+    uint32_t count; /* of heals in a row that did not get past the step where they began */
+    wid odd;
 };
 
 struct rec_drain {

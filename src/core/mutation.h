@@ -39,7 +39,11 @@
     X(PORT_IS_NEW, "scripts meet at the port of the generation before")                            \
     X(DIGEST_WITHHOLDS, "a step is committed though the members' states differ")                   \
     X(CHECK_WITHHOLDS, "a step is committed though two members got different gradients")           \
-    X(STOP_SPREADS, "after a loss members go on though one of them has seen a difference")
+    X(STOP_SPREADS, "after a loss members go on though one of them has seen a difference")         \
+    X(HEAL_NEEDS_MOST, "a job heals though no more than half of its members are alike")            \
+    X(HEAL_NEEDS_AGREED, "a job heals by a checkpoint of a state that not all members had")        \
+    X(HEAL_FORGETS_NEWER, "after a job has healed a newer checkpoint of before counts")            \
+    X(HEALS_END, "a job that differs each time goes back for ever")
 
 enum mutation {
     MUTATION_NONE,

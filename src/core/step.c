@@ -170,7 +170,7 @@ void commit(struct step *s, struct step_effects *fx)
     bool save;
 
     s->committed++;
-    save = is_wanted(s);
+    s->saved = save = is_wanted(s);
     s->save_asked &= !save;
     s->applied = false;
     s->holds = false;
@@ -265,6 +265,7 @@ static void commit_try(struct step *s, struct step_effects *fx)
         !ready_differs(s, s->committed + 1, fx) && RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) &&
         !step_orphaned(s)) {
         s->moved = true;
+        agree_ready(s);
         commit(s, fx);
         if (minimum > s->group.number && s->next.number == minimum) {
             move_on(s, fx);

@@ -9,6 +9,7 @@
  * … any ── failure generation ──> settling ──> computing left out of the next one: parked, state
  * kept, until that one is active
  * … held or settling ── the members' states or gradients differ ──> stopped
+ * … stopped ── a fresh generation, from what all had ──> loading
  *
  * A worker commits nothing in a generation before it knows that it is active (every member has
  * entered it and is caught up, and the orchestrator has journaled that). So the members of the last
@@ -43,8 +44,11 @@ struct step_config {
     uint64_t digest_every; /* steps between comparisons of the states; 0: never */
     uint64_t check_every;  /* steps between those with a check slice; 0: only the first of a
                             * generation with newcomers, which always has one */
-    bool keeps_none;       /* gradients depend on the group: a loss makes them void, and there
-                            * are no check slices */
+    bool heals; /* every state that is saved is compared, too, so that there is one to go back to:
+                 * those of which a READY said that it is to be saved, and … */
+    uint64_t save_every; /* … these; 0: none */
+    bool keeps_none;     /* gradients depend on the group: a loss makes them void, and there
+                          * are no check slices */
 };
 
 /* What a member vouches for; zero: it has nothing to compare. */
@@ -86,6 +90,8 @@ struct step {
     uint64_t now_ms;
     uint64_t lease_ms; /* when the last acknowledged renewal was sent */
     uint64_t committed;
+    uint64_t agreed;  /* the newest step after which all members had the same state; 0: none */
+    bool saved;       /* that of `committed` was to be saved, all know */
     bool applied;     /* … and the update has been made: the state exists */
     uint64_t entered; /* the generation it acts in and is caught up in; 0 if none */
     bool confirmed;   /* … and that is active */
@@ -134,7 +140,8 @@ enum step_effect_kind {
     STEP_SEND_SETTLE,
     STEP_DIVERGED, /* step `step` is not committed: the members differ in `difference`, and `odd`
                       are those who are not like most (all who were compared, if there is no
-                      most). Others may not know yet: STEP_RESEND until they do */
+                      most; `most`: it is more than half of them). Others may not know yet:
+                      STEP_RESEND until they do */
     STEP_FORGET /* drop the state: this life of the worker is over, its agent gives it a new one */
 };
 
@@ -157,6 +164,7 @@ struct step_effect {
     enum step_difference difference;
     const uint32_t *odd; /* ranks in `group`, ascending */
     uint32_t odd_n;
+    bool most;
 };
 
 struct step_effects {

@@ -39,8 +39,11 @@ void vouch_clear(struct step *s)
 
 static bool digest_is_due(const struct step *s)
 {
-    return s->config.digest_every != 0 && s->committed > 0 &&
-           s->committed % s->config.digest_every == 0;
+    const struct step_config *k = &s->config;
+    bool due = k->digest_every != 0 && s->committed % k->digest_every == 0;
+
+    due |= k->heals && (s->saved || (k->save_every != 0 && s->committed % k->save_every == 0));
+    return due && s->committed > 0;
 }
 
 void digest_ask(struct step *s, struct step_effects *fx)
@@ -171,16 +174,18 @@ static uint32_t count_like(const struct step *s, uint32_t rank, enum step_differ
     return n;
 }
 
-/* Fills s->odd: all but the largest set of equals; all, if two sets are the largest. */
-static uint32_t find_odd(struct step *s, enum step_difference what)
+/* Fills s->odd: all but the largest set of equals; all, if two sets are the largest. most: it is
+ * more than half of those who are compared. */
+static uint32_t find_odd(struct step *s, enum step_difference what, bool *most_out)
 {
-    uint32_t most = 0, like = 0, odd_n = 0;
+    uint32_t most = 0, like = 0, odd_n = 0, all_n = 0;
     bool tie = false;
 
     for (uint32_t i = 0; i < s->group.n; i++) {
         const uint8_t *hash = hash_of(s, i, what);
         uint32_t n = is_zero(hash) ? 0 : count_like(s, i, what);
 
+        all_n += n != 0;
         if (n > most) {
             most = n;
             like = i;
@@ -189,6 +194,7 @@ static uint32_t find_odd(struct step *s, enum step_difference what)
             tie |= memcmp(hash, hash_of(s, like, what), HASH_BYTES) != 0;
         }
     }
+    *most_out = most * 2 > all_n;
     for (uint32_t i = 0; i < s->group.n; i++) {
         const uint8_t *hash = hash_of(s, i, what);
 
@@ -205,10 +211,12 @@ static void stop(struct step *s, enum step_difference what, struct step_effects 
                             .step = s->committed + 1,
                             .group = &s->group,
                             .difference = what,
-                            .odd = s->odd,
-                            .odd_n = what == STEP_TOLD ? 0 : find_odd(s, what)};
+                            .odd = s->odd};
     bool knew = s->diverged;
 
+    if (what != STEP_TOLD) {
+        e.odd_n = find_odd(s, what, &e.most);
+    }
     s->phase = STEP_STOPPED;
     s->diverged = true;
     if (!knew) {
@@ -228,6 +236,31 @@ static bool vouches_differ(struct step *s, struct step_effects *fx)
         return true;
     }
     return false;
+}
+
+/* Step committed + 1 is being committed: did all say the digest of the state before it? Then it was
+ * the same. Whoever is past that step has seen so. */
+void agree_ready(struct step *s)
+{
+    bool all = s->digested;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        const struct peer *p = &s->peers[i];
+
+        all &= p->ready_step > s->committed + 1 || !is_zero(p->ready_vouch.digest);
+    }
+    s->agreed = all ? s->committed : s->agreed;
+}
+
+/* The same after a loss: all stand at `committed`. */
+void agree_settle(struct step *s)
+{
+    bool all = s->digested;
+
+    for (uint32_t i = 0; i < s->group.n; i++) {
+        all &= !is_zero(s->peers[i].settle_vouch.digest);
+    }
+    s->agreed = all ? s->committed : s->agreed;
 }
 
 /* Whoever is past the step has committed it: then there was no difference. */

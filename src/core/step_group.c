@@ -97,8 +97,8 @@ static void back_out(struct step *s, const struct generation *g, struct step_eff
     s->group.me = NO_RANK;
     s->phase = STEP_OUT;
     s->entered = 0;
-    s->committed = 0;
-    s->holds = s->diverged = false;
+    s->committed = s->agreed = 0;
+    s->holds = s->diverged = s->saved = false;
     vouch_clear(s);
     if (was) {
         say(fx, STEP_REPORT, 0);
@@ -110,8 +110,8 @@ static void enter_newcomer(struct step *s, struct step_effects *fx)
     enter(s, fx);
     s->phase = STEP_LOADING;
     s->entered = 0;
-    s->committed = 0;
-    s->holds = s->diverged = false;
+    s->committed = s->agreed = 0;
+    s->holds = s->diverged = s->saved = false;
     vouch_clear(s);
     slices_clear(&s->have);
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
@@ -202,6 +202,9 @@ void on_loaded(struct step *s, const struct step_event *e, struct step_effects *
     s->first = e->step + 1;
     s->applied = true;
     s->entered = s->group.number;
+    if ((s->group.flags & GENERATION_HEALS) != 0) {
+        s->agreed = e->step; /* That is why it starts from this one. */
+    }
     digest_ask(s, fx);
     if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
         say(fx, STEP_STREAM, s->committed);

@@ -110,6 +110,7 @@ void settle_try(struct step *s, struct step_effects *fx)
         if (!RULE(ACTIVE_BEFORE_COMMIT, s->confirmed) || step_orphaned(s)) {
             return; /* Whoever was left out might yet be needed: not before this one is active. */
         }
+        agree_settle(s);
         commit(s, fx);
         begin_step(s, fx);
         return;

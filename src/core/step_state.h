@@ -32,6 +32,8 @@ void on_digest(struct step *s, const struct step_event *e);
 void on_checked(struct step *s, const struct step_event *e);
 /* Stops, and is true, if those who said READY for this step differ … */
 bool ready_differs(struct step *s, uint64_t step, struct step_effects *fx);
+void agree_ready(struct step *s); /* it is committed: its state before may be that of all … */
+void agree_settle(struct step *s);
 /* … or those who stand at this step after a loss, or one of them has stopped before. */
 bool settle_differs(struct step *s, uint64_t newest, struct step_effects *fx);
 

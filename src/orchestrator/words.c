@@ -15,6 +15,7 @@ static const char *const kinds[NOTE_N] = {
     [NOTE_TAKEOVER] = "takeover",   [NOTE_FINISHED] = "finished", [NOTE_ENDED] = "ended",
     [NOTE_RESTARTED] = "restarted", [NOTE_RESIZED] = "resized",   [NOTE_DRAINED] = "drained",
     [NOTE_LEFT_OUT] = "leftout",    [NOTE_METRICS] = "metrics",   [NOTE_SAVED] = "saved",
+    [NOTE_HEALED] = "healed",
 };
 
 const char *words_kind(unsigned kind)
@@ -165,6 +166,10 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
     case NOTE_SAVED:
         snprintf(buf, cap, "step %" PRIu64 " is saved", e->value);
         break;
+    case NOTE_HEALED:
+        snprintf(buf, cap, "healed: all have gone back to step %" PRIu64 "%s%s", e->value, colon,
+                 e->reason);
+        break;
     case NOTE_RESIZED:
         snprintf(buf, cap, "as people want it: %s", e->reason);
         break;
@@ -280,6 +285,10 @@ const char *words_job(const struct job_look *j, char *why, size_t cap)
     if (v->members_n == 0) {
         say_ready(j, why, cap);
         return "forming";
+    }
+    if (j->heals) {
+        snprintf(why, cap, "the states of its workers differed; it goes back to a checkpoint");
+        return "holding";
     }
     if (v->active != 0 && j->survivors_n == 0) {
         snprintf(why, cap,

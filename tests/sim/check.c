@@ -59,6 +59,12 @@ static void check_takeover(struct world *w)
     }
 }
 
+/* … or when its members' states differ and the job heals: heal_record() has seen to that. */
+static bool is_given_up(const struct check *c)
+{
+    return c->given_up != 0 && c->given_up == c->active;
+}
+
 /* Is every member of the active generation in this one? */
 static bool keeps_all(struct world *w, const struct generation *g)
 {
@@ -99,6 +105,7 @@ void check_generation(struct world *w, const struct generation *g)
     era->members_hash = hash;
     era->kind = g->kind;
     era->flags = g->flags;
+    era->from = g->from;
     era->base = g->base_step;
     era->full_n = full_nodes(w, g);
     era->lineage = g->kind == GENERATION_FRESH ? g->number : era_of(w, g->from)->lineage;
@@ -107,7 +114,19 @@ void check_generation(struct world *w, const struct generation *g)
         era->members[i] = g->members[i].worker;
         era->workers[i] = (uint32_t)atoi(g->members[i].addr);
     }
-    if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run && !w->config.plain) {
+    if (g->base_step > c->checkpoint) {
+        world_fail(w,
+                   "generation %" PRIu64 " is to start from step %" PRIu64 " when %" PRIu64
+                   " is the newest checkpoint",
+                   g->number, g->base_step, c->checkpoint);
+    }
+    if ((g->flags & GENERATION_HEALS) != 0 && (g->kind != GENERATION_FRESH || !is_given_up(c))) {
+        world_fail(w, "generation %" PRIu64 " heals, and nothing was given up", g->number);
+    } else if (is_given_up(c) && (g->flags & GENERATION_HEALS) == 0 && !c->second_run) {
+        world_fail(w, "generation %" PRIu64 " follows one that was given up, and does not heal",
+                   g->number);
+    } else if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run &&
+               !w->config.plain && !is_given_up(c)) {
         check_takeover(w);
     }
     if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair_stays_cut &&
@@ -131,7 +150,7 @@ void check_active(struct world *w, uint64_t generation)
     if (era->lineage == c->lineage) {
         return;
     }
-    c->takeovers_n += c->lineage != 0;
+    c->takeovers_n += c->lineage != 0 && (era->flags & GENERATION_HEALS) == 0;
     c->lineage = era->lineage;
     if (era->base > c->checkpoint) {
         world_fail(w,
@@ -140,6 +159,7 @@ void check_active(struct world *w, uint64_t generation)
                    generation, era->base, c->checkpoint);
     }
     c->head = era_of(w, era->lineage)->head = era->base;
+    c->agreed = MIN(c->agreed, era->base);
     memset(c->first_in, 0, sizeof(c->first_in));
 }
 
@@ -164,7 +184,8 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
 
     trace_commit(w, worker, step, settled);
     c->commits_n++;
-    if (step > w->config.steps_n || memcmp(t->sum, w->model.sum[step], sizeof(t->sum)) != 0) {
+    if (step > w->config.steps_n ||
+        (memcmp(t->sum, w->model.sum[step], sizeof(t->sum)) != 0 && !heal_tainted(w, generation))) {
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
         return;
     }
@@ -191,6 +212,7 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         world_fail(w, "%s commits step %" PRIu64 " after step %" PRIu64, who, step, c->head);
     } else if (step == c->head + 1) {
         c->head = era_of(w, era->lineage)->head = step;
+        heal_commit(w, era, step, settled);
         c->first_in[step] = generation;
     } else if (!settled && generation > c->first_in[step]) {
         world_fail(w,
@@ -240,7 +262,8 @@ void check_after(struct world *w)
     for (uint32_t i = 0; c->active != 0 && i < era->members_n; i++) {
         const struct trainer *t = trainer_at(w, era->workers[i]);
 
-        if (!t->running || t->plain || t->self != era->members[i] || c->ended || c->second_run) {
+        if (!t->running || t->plain || t->self != era->members[i] || c->ended || c->second_run ||
+            is_given_up(c)) {
             continue;
         }
         if (t->step.committed != c->head && !(t->step.committed + 1 == c->head && t->step.holds)) {
@@ -255,7 +278,7 @@ void check_after(struct world *w)
 /* The run is over for everyone, as it should be. */
 bool check_done(const struct world *w)
 {
-    if (w->check.second_run || vouch_stopped(w)) {
+    if (w->check.second_run || (!w->config.heal && vouch_stopped(w))) {
         return true;
     }
     for (uint32_t m = 0; m < NODES_N; m++) {
@@ -266,5 +289,5 @@ bool check_done(const struct world *w)
     if (w->config.plain) {
         return w->check.ended && w->check.programs_done_n > 0;
     }
-    return w->check.ended && w->check.head == w->config.steps_n;
+    return w->check.ended && (w->check.head == w->config.steps_n || w->check.failed);
 }

@@ -36,7 +36,9 @@ enum fate {
     FATE_N,
     /* The end of one of the above. */
     FATE_UNCUT,
-    FATE_UNPAUSE
+    FATE_UNPAUSE,
+    /* At any time, when a job heals. */
+    FATE_STRIKE
 };
 
 static void later(struct world *w, uint64_t delay_us, enum fate kind, uint64_t b)
@@ -104,6 +106,29 @@ static void draw_vouch(struct world *w)
     }
 }
 
+/* In the same way. */
+static void draw_heal(struct world *w)
+{
+    struct sim_config *k = &w->config;
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x6865616c));
+    if (!prng_chance(&p, 125000) || k->plain) {
+        return;
+    }
+    k->heal = true;
+    k->check_every = 0;
+    k->digest_every = (uint32_t)prng_between(&p, 0, 7);
+    k->odd = prng_chance(&p, 850000) ? ODD_STATE : ODD_NEVER;
+    k->odd_from = prng_between(&p, 1, k->steps_n * 3 / 4);
+    k->odd_times = prng_chance(&p, 250000) ? 9 : (uint32_t)prng_between(&p, 1, 3);
+    k->odd_worker =
+        (uint32_t)prng_below(&p, k->nodes_n) * SLOTS_N + (uint32_t)prng_below(&p, k->slots);
+    if (prng_chance(&p, 850000)) {
+        k->checkpoint_every = (uint32_t)prng_between(&p, 3, 15);
+    }
+}
+
 static void draw_config(struct world *w)
 {
     struct sim_config *k = &w->config;
@@ -122,6 +147,7 @@ static void draw_config(struct world *w)
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
     draw_mode(w);
     draw_vouch(w);
+    draw_heal(w);
     k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 250000);
 }
 
@@ -260,6 +286,19 @@ static uint64_t span_of(const struct world *w, uint64_t b)
     return ((b >> 16) % 2500 + 50) * US_PER_MS * (w->config.long_faults ? 4 : 1);
 }
 
+static void kill_all(struct world *w)
+{
+    for (uint32_t i = 0; i < WORKERS_N; i++) {
+        trainer_kill(w, i, 137);
+    }
+    trace(w, "fate", "kills every worker");
+}
+
+void fate_strike(struct world *w, uint64_t delay_us)
+{
+    later(w, delay_us, FATE_STRIKE, 0);
+}
+
 static void rough(struct world *w, enum fate kind, uint64_t b)
 {
     uint32_t m = (uint32_t)(b % w->config.nodes_n);
@@ -310,10 +349,7 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
         machine_reset_conn(w, m);
         break;
     case FATE_KILL_ALL:
-        for (uint32_t i = 0; i < WORKERS_N; i++) {
-            trainer_kill(w, i, 137);
-        }
-        trace(w, "fate", "kills every worker");
+        kill_all(w);
         break;
     case FATE_DESERT:
         desert(w, b);
@@ -389,10 +425,13 @@ void fate_event(struct world *w, struct sim_event *e)
 {
     enum fate kind = (enum fate)e->a;
 
-    if (w->healed || w->check.ended) {
+    if (w->check.ended || (w->healed && kind != FATE_STRIKE)) {
         return;
     }
-    if (kind == FATE_UNCUT) {
+    if (kind == FATE_STRIKE) {
+        w->fortune.calm = false;
+        kill_all(w);
+    } else if (kind == FATE_UNCUT) {
         uncut(w);
     } else if (kind < FATE_LAST_ROUGH) {
         rough(w, kind, e->b);

@@ -16,7 +16,7 @@
 /* Shared by the processes that run seeds side by side. */
 struct tally_all {
     uint64_t next;
-    uint64_t seeds_n, events_n, sim_us, commits_n, takeovers_n, generations_n;
+    uint64_t seeds_n, events_n, sim_us, commits_n, takeovers_n, heals_n, generations_n;
     uint64_t failures_n;
     struct {
         uint64_t seed;
@@ -57,6 +57,7 @@ static void work(struct tally_all *all, uint64_t end, double until_s, uint64_t f
         ADD(sim_us, w->now_us);
         ADD(commits_n, w->check.commits_n);
         ADD(takeovers_n, w->check.takeovers_n);
+        ADD(heals_n, w->check.heals_n);
         ADD(generations_n, w->check.newest);
     }
     world_close(w);
@@ -126,11 +127,11 @@ static int run_seeds(uint64_t first, uint64_t end, double seconds, uint64_t fail
     took_s = wall_s() - start_s;
     print_failures(all, self, mutation);
     printf("%" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " events, %" PRIu64 " commits, %" PRIu64
-           " generations, %" PRIu64 " takeovers; %.0f s simulated in %.1f s (%.0f x); %" PRIu64
-           " failed%s\n",
+           " generations, %" PRIu64 " takeovers, %" PRIu64
+           " heals; %.0f s simulated in %.1f s (%.0f x); %" PRIu64 " failed%s\n",
            all->seeds_n, first, all->events_n, all->commits_n, all->generations_n, all->takeovers_n,
-           (double)all->sim_us / 1e6, took_s, (double)all->sim_us / 1e6 / took_s, all->failures_n,
-           crashed ? ", and the simulator itself crashed" : "");
+           all->heals_n, (double)all->sim_us / 1e6, took_s, (double)all->sim_us / 1e6 / took_s,
+           all->failures_n, crashed ? ", and the simulator itself crashed" : "");
     return all->failures_n != 0 || crashed;
 }
 

@@ -176,6 +176,7 @@ void machine_start(struct world *w, uint32_t m)
                                             .max = w->config.max,
                                             .slots = w->config.slots,
                                             .mode = w->config.mode,
+                                            .flags = w->config.heal ? NODE_HEAL : 0,
                                             .max_restarts = 100}};
 
     if (node->alive) {

@@ -96,6 +96,9 @@ static void emit(struct effects *base, const struct effect *e)
         if (e->u.note->kind == NOTE_ACTIVE) {
             check_active(w, e->u.note->generation);
         }
+        if (e->u.note->kind == NOTE_ENDED && w->config.heal && e->u.note->reason != NULL) {
+            heal_ended(w, e->u.note->reason);
+        }
         w->check.ended |= e->u.note->kind == NOTE_ENDED;
         trace_note(w, e->u.note);
         break;
@@ -123,6 +126,9 @@ static void note_record(struct world *w, const struct record *r)
     if (r->kind == RECORD_CHECKPOINT) {
         w->check.checkpoint = MAX(w->check.checkpoint, r->u.checkpoint.step);
     }
+    if (r->kind == RECORD_HEAL) {
+        heal_record(w, &r->u.heal);
+    }
     w->check.second_run |= r->kind == RECORD_JOB && r->u.job.run > 1;
 }
 
@@ -132,10 +138,15 @@ static void apply(struct world *w, const void *bytes, size_t n)
     struct record r;
 
     decode(w, bytes, n, &r);
+    if (r.kind == RECORD_HEAL) {
+        note_record(w, &r); /* What it gives up is judged as it was. */
+    }
     if (!w->failed && cluster_apply(w->orch.cluster, &r, &fx.base) != MU_OK) {
         world_fail(w, "a durable '%s' record contradicts the state", record_name(r.kind));
     }
-    note_record(w, &r);
+    if (r.kind != RECORD_HEAL) {
+        note_record(w, &r);
+    }
 }
 
 /* What the rule APPLY_AFTER_DURABLE forbids. */

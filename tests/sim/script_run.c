@@ -131,6 +131,8 @@ static bool cluster_option(struct script *s, char *word)
         k->digest_every = (uint32_t)number;
     } else if (strcmp(word, "check") == 0) {
         k->check_every = (uint32_t)number;
+    } else if (strcmp(word, "heal") == 0) {
+        k->heal = number != 0;
     } else if (strcmp(word, "nnodes") == 0 && sscanf(value, "%u:%u", &min, &max) == 2) {
         k->min = min;
         k->max = max;
@@ -192,10 +194,12 @@ static bool kill_orchestrator(struct script *s, char **words, int n)
         return true;
     }
     if (n != 6 || strcmp(words[3], "next") != 0 || strcmp(words[5], "record") != 0) {
-        return script_fail(s, "kill orchestrator [at|after next generation|active record]");
+        return script_fail(s, "kill orchestrator [at|after next generation|active|heal record]");
     }
     s->keep_record = strcmp(words[2], "after") == 0;
-    s->w->orch.crash_on = strcmp(words[4], "active") == 0 ? RECORD_ACTIVE : RECORD_GENERATION;
+    s->w->orch.crash_on = strcmp(words[4], "active") == 0 ? RECORD_ACTIVE
+                          : strcmp(words[4], "heal") == 0 ? RECORD_HEAL
+                                                          : RECORD_GENERATION;
     return true;
 }
 
@@ -303,15 +307,21 @@ static bool command_lose(struct script *s, char **words, int n)
     return script_fail(s, "there is no message '%s'", words[1]);
 }
 
-/* odd digest|gradient of b.0 */
+/* odd digest|gradient of b.0; odd state of b.0 2 times */
 static bool command_odd(struct script *s, char **words, int n)
 {
     struct sim_config *k = &s->w->config;
 
-    if (n != 4 || !script_worker(s, words[3], &k->odd_worker)) {
+    uint64_t times = 1;
+
+    if ((n != 4 && (n != 6 || !script_number(words[4], &times))) ||
+        !script_worker(s, words[3], &k->odd_worker)) {
         return false;
     }
-    k->odd = strcmp(words[1], "digest") == 0 ? ODD_DIGEST : ODD_CHECK;
+    k->odd = strcmp(words[1], "digest") == 0  ? ODD_DIGEST
+             : strcmp(words[1], "state") == 0 ? ODD_STATE
+                                              : ODD_CHECK;
+    k->odd_times = (uint32_t)times;
     k->odd_from = s->w->check.head + 1;
     return true;
 }
@@ -406,7 +416,7 @@ static const struct {
 } commands[] = {
     {"cluster", command_cluster,
      "cluster [nodes=N] [slots=N] [nnodes=MIN:MAX] [steps=N] [checkpoint=N] [digest=N] "
-     "[check=N] [slice=TIME]"},
+     "[check=N] [heal=1] [slice=TIME]"},
     {"run", command_run, "run TIME"},
     {"until", command_until, "until step N | generation N [active] | WORKER … | finished | end"},
     {"kill", command_kill, "kill worker|node NAME… | orchestrator [at|after next … record]"},
@@ -414,7 +424,7 @@ static const struct {
     {"stop", command_stop, "stop worker|node NAME for TIME"},
     {"cut", command_cut, "cut NODE [->] NODE|orchestrator"},
     {"lose", command_lose, "lose MESSAGE from NODE to NODE"},
-    {"odd", command_odd, "odd digest|gradient of WORKER"},
+    {"odd", command_odd, "odd digest|gradient|state of WORKER [N times]"},
     {"heal", command_heal, "heal"},
     {"drain", command_drain, "drain NODE…"},
     {"terminate", command_terminate, "terminate NODE"},

@@ -5,6 +5,7 @@
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
  *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c, vouch.c)
  *   program.c  … or plain scripts, in restart mode
+ *   heal.c     states that go wrong, and what they are to go back to
  *   check.c    what must hold, after every event
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
  *   script_run.c  … their commands                   story.c    … and what they tell
@@ -87,6 +88,8 @@ struct trainer {
     uint64_t moved_us;   /* when anything last moved */
     uint64_t stuck_us;   /* since when it asks its peers whether they are there; 0: it does not */
     uint64_t saved;
+    uint8_t fault; /* why it has stopped, if it has, … */
+    wid odd;       /* … and who is not like most */
     uint64_t reached;
     struct generation known; /* the newest it was told of */
     struct member known_members[WORKERS_N];
@@ -157,8 +160,11 @@ struct sim_config {
     bool pair_stays_cut;
     bool long_faults;
     uint32_t digest_every, check_every;
-    /* A worker gives one hash at or after this step that is not what the others have. */
-    enum { ODD_NEVER, ODD_DIGEST, ODD_CHECK } odd;
+    /* A worker gives one hash at or after this step that is not what the others have; or (heal)
+     * its state is another one from there on, once in each of odd_times lineages. */
+    enum { ODD_NEVER, ODD_DIGEST, ODD_CHECK, ODD_STATE } odd;
+    uint32_t odd_times;
+    bool heal;
     uint64_t odd_from;
     uint32_t odd_worker;
     uint8_t mode; /* enum mode, as the agents ask for it */
@@ -178,12 +184,20 @@ struct era {
     uint64_t vouched; /* the newest step of which a member has said the right hash … */
     bool vouched_odd; /* … and another one has said the odd one */
     bool told_stop;   /* a member settled in it as one who has stopped */
+    uint64_t from;
     uint64_t base;
+    bool tainted;         /* of the one that began a lineage: a state in it went wrong */
     uint64_t head;        /* of the lineage that this one began: its newest committed step … */
     uint64_t last_active; /* … and its last active generation */
     uint32_t members_n;
     wid members[WORKERS_N];
     uint32_t workers[WORKERS_N]; /* where they run */
+};
+
+/* What a worker said last of its state, in this generation: of that before step `step`. */
+struct said {
+    uint64_t generation, step;
+    uint8_t digest[HASH_BYTES];
 };
 
 struct check {
@@ -194,13 +208,25 @@ struct check {
     uint64_t head;                  /* the newest step that anyone has committed in this lineage */
     uint64_t first_in[STEPS_N + 1]; /* the generation that committed it first */
     uint64_t checkpoint;
+    struct {
+        bool there;
+        uint64_t weights[PARTS_N];
+    } files[STEPS_N + 1];           /* what was saved after each step */
+    struct said said[WORKERS_N][2]; /* … and in the one before */
+    uint64_t agreed;                /* the newest step after which all members said the same */
+    uint64_t given_up;              /* the newest active generation of which a record says so */
+    bool most_found; /* … or may: more than half of its members were alike, one was not */
+    uint64_t heal_at;
+    uint32_t heal_count, flips_n;
+    uint64_t flip_lineage;
+    bool failed; /* the job has ended so */
     bool ended;
     uint64_t odd_step; /* whose READYs have an odd hash; 0: none yet */
     wid odd_self;
     bool stopped;    /* somebody has, for that reason */
     bool second_run; /* the job has ended, and somebody came late enough to start it again */
     uint64_t programs_done_n;
-    uint64_t commits_n, takeovers_n, healed_newest, healed_us, flaps_n;
+    uint64_t commits_n, takeovers_n, heals_n, healed_newest, healed_us, flaps_n;
 };
 
 /* ---- events ---- */
@@ -320,6 +346,20 @@ struct trainer *trainer_at(struct world *w, uint32_t worker);
 void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint64_t step);
 bool vouch_stopped(const struct world *w); /* the whole job has */
 
+/* heal.c */
+void heal_flip(struct world *w, uint32_t worker, uint64_t step); /* the state after it, perhaps */
+void heal_save(struct world *w, uint32_t worker, uint64_t step);
+void heal_told(struct world *w, uint32_t worker, const struct generation *g);
+/* What a fresh generation starts from: the newest that is not after `limit`. */
+uint64_t heal_load(struct world *w, uint32_t worker, uint64_t generation, uint64_t limit);
+bool heal_tainted(struct world *w, uint64_t generation);
+void heal_said(struct world *w, uint32_t worker, uint64_t generation, uint64_t step,
+               const uint8_t *digest);
+void heal_stop(struct world *w, uint32_t worker, const struct step_effect *e);
+void heal_commit(struct world *w, const struct era *era, uint64_t step, bool settled);
+void heal_record(struct world *w, const struct rec_heal *r);
+void heal_ended(struct world *w, const char *why);
+
 /* program.c */
 void program_start(struct world *w, uint32_t worker, wid self, const struct generation *g);
 void program_event(struct world *w, struct sim_event *e);
@@ -348,6 +388,7 @@ bool check_done(const struct world *w);
 void fate_draw(struct world *w);
 void fate_event(struct world *w, struct sim_event *e);
 void fate_heal(struct world *w);
+void fate_strike(struct world *w, uint64_t delay_us); /* every worker dies */
 
 /* seed.c: a whole run; true if nothing was wrong */
 bool seed_run(struct world *w, uint64_t seed, bool traced);

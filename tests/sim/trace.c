@@ -122,10 +122,14 @@ void trace_note(struct world *w, const struct note *n)
         trace(w, "orchestrator", "step %" PRIu64 " was the last one", n->value);
         break;
     case NOTE_ENDED:
-        trace(w, "orchestrator", "the run has ended");
+        trace(w, "orchestrator", "the run has ended%s%s", n->reason != NULL ? ": " : "",
+              n->reason != NULL ? n->reason : "");
         break;
     case NOTE_LEFT_OUT:
         trace(w, "orchestrator", "leaves %s out", who);
+        break;
+    case NOTE_HEALED:
+        trace(w, "orchestrator", "all go back to step %" PRIu64 ": %s", n->value, n->reason);
         break;
     case NOTE_METRICS:
     case NOTE_SAVED:

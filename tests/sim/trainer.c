@@ -84,6 +84,11 @@ void trainer_report(struct world *w, uint32_t worker)
                        .checkpoint = t->saved,
                        .reached = t->reached};
 
+    if (w->config.heal) {
+        r.fault = t->step.diverged ? t->fault : FAULT_NONE;
+        r.odd = t->odd;
+        r.agreed = t->step.agreed;
+    }
     snprintf(r.addr, sizeof(r.addr), "%u", worker);
     net_to_agent(w, worker, WIRE_REPORT, &r);
 }
@@ -210,6 +215,8 @@ void trainer_life(struct world *w, uint32_t worker, wid self)
     t->step.config.orphan_ms = 3000;
     t->step.config.digest_every = w->config.digest_every;
     t->step.config.check_every = w->config.check_every;
+    t->step.config.heals = w->config.heal;
+    t->step.config.save_every = w->config.checkpoint_every;
     t->warm = false;
     t->probing_us = t->stuck_us = 0;
     t->reduce_generation = t->reduce_step = 0;
@@ -268,6 +275,7 @@ static void on_told(struct world *w, uint32_t worker, struct sim_event *f)
             memcpy(t->known_members, msg.generation.members,
                    msg.generation.members_n * sizeof(struct member));
             t->probing_us = 0;
+            heal_told(w, worker, &msg.generation);
         }
         e.kind = STEP_ON_GENERATION;
         e.u.generation = &msg.generation;
@@ -377,13 +385,16 @@ static void on_applied(struct world *w, uint32_t worker, struct sim_event *f)
     for (uint32_t p = 0; p < PARTS_N; p++) {
         t->weights[p] = model_update(t->weights[p], t->result[p]);
     }
-    if (memcmp(t->weights, w->model.weights[e.step], sizeof(t->weights)) != 0) {
+    heal_flip(w, worker, e.step);
+    if (memcmp(t->weights, w->model.weights[e.step], sizeof(t->weights)) != 0 &&
+        !heal_tainted(w, t->step.group.number)) {
         world_fail(w, "%s: the state after step %" PRIu64 " is not what one process gets",
                    trace_worker(w, t->self), e.step);
     }
     if (w->config.checkpoint_every != 0 && e.step % w->config.checkpoint_every == 0 &&
         t->step.group.me == 0) {
         t->saved = e.step;
+        heal_save(w, worker, e.step);
         trainer_report(w, worker);
     }
     trainer_step(w, worker, &e);
@@ -395,7 +406,7 @@ static void on_base(struct world *w, uint32_t worker, struct sim_event *f)
     struct step_event e = {.kind = STEP_ON_LOADED, .generation = f->b, .step = f->a};
 
     if (t->step.phase == STEP_LOADING && t->step.group.number == f->b) {
-        memcpy(t->weights, w->model.weights[f->a], sizeof(t->weights));
+        e.step = heal_load(w, worker, f->b, f->a);
         trainer_step(w, worker, &e);
     }
 }

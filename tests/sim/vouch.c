@@ -96,7 +96,8 @@ static void note(struct world *w, uint64_t generation, uint64_t step, const uint
     struct era *era = era_of(w, generation);
     uint8_t right[HASH_BYTES];
 
-    if (w->config.odd == ODD_NEVER || memcmp(said, zero, HASH_BYTES) == 0) {
+    if (w->config.odd == ODD_NEVER || w->config.odd == ODD_STATE ||
+        memcmp(said, zero, HASH_BYTES) == 0) {
         return;
     }
     if (w->config.odd == ODD_DIGEST) {
@@ -117,6 +118,7 @@ void vouch_ready(struct world *w, uint32_t worker, const struct step_effect *e)
     const struct step *s = &trainer_at(w, worker)->step;
 
     note(w, e->group->number, m->step, m->digest, m->check);
+    heal_said(w, worker, e->group->number, m->step, m->digest);
     if (s->config.digest_every == 1 && s->phase == STEP_HELD && m->step == s->committed + 1 &&
         m->step > 1 && m->digest[0] == 0) {
         world_fail(w, "%s says READY for step %" PRIu64 " without the digest that is due",
@@ -129,6 +131,7 @@ void vouch_settle(struct world *w, uint32_t worker, const struct step_effect *e)
     const struct msg_settle *m = e->settle;
 
     note(w, e->group->number, m->step + 1, m->digest, m->check);
+    heal_said(w, worker, e->group->number, m->step + 1, m->digest);
     era_of(w, e->group->number)->told_stop |= m->diverged != 0;
 }
 
@@ -161,6 +164,8 @@ void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
     size_t at = 0;
 
     w->check.stopped = true;
+    trainer_at(w, worker)->fault = e->difference == STEP_GRADIENTS ? FAULT_GRADIENTS : FAULT_STATES;
+    trainer_at(w, worker)->odd = e->most ? e->group->ids[e->odd[0]] : 0;
     for (uint32_t i = 0; i < e->odd_n; i++) {
         at += (size_t)snprintf(odd + at, sizeof(odd) - at, " %s",
                                trace_worker(w, e->group->ids[e->odd[i]]));
@@ -175,6 +180,8 @@ void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
         if (!era->told_stop || e->odd_n != 0) {
             world_fail(w, "%s stops, and nobody has told it to", who);
         }
+    } else if (w->config.heal) {
+        heal_stop(w, worker, e);
     } else if (!differs(w, era) || !named || e->odd_n > 2 ||
                (e->difference == STEP_STATES) != (w->config.odd == ODD_DIGEST)) {
         world_fail(w, "%s stops before step %" PRIu64 " for no reason, or names the wrong ones",

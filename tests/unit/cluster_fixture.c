@@ -85,9 +85,9 @@ static void tell(struct stub *s, const struct effect *e)
 static void emit(struct effects *fx, const struct effect *e)
 {
     static const char *const NOTES[NOTE_N] = {
-        "joined",    "warm",    "generation", "active",   "lost",     "back",
-        "draining",  "gone",    "refused",    "takeover", "finished", "ended",
-        "restarted", "resized", "drained",    "leftout",  "metrics",  "saved",
+        "joined",  "warm",    "generation", "active",   "lost",   "back",      "draining",
+        "gone",    "refused", "takeover",   "finished", "ended",  "restarted", "resized",
+        "drained", "leftout", "metrics",    "saved",    "healed",
     };
 
     if (e->kind == EFFECT_RECORD) {

@@ -88,6 +88,9 @@ void record_brief(const struct record *r, char *out)
     case RECORD_DRAIN:
         snprintf(out, TEXT_MAX, "record drain %s", node_name(r->u.drain.node));
         break;
+    case RECORD_HEAL:
+        snprintf(out, TEXT_MAX, "record heal %" PRIu64 " %u", r->u.heal.step, r->u.heal.count);
+        break;
     case RECORD_N:
         break;
     }
@@ -154,6 +157,13 @@ void record_full(const struct record *r, char *out, size_t cap)
         break;
     case RECORD_DRAIN:
         snprintf(out, cap, "drain %u", r->u.drain.node);
+        break;
+    case RECORD_HEAL:
+        snprintf(out, cap,
+                 "heal %s run %u generation %" PRIu64 " step %" PRIu64 " at %" PRIu64
+                 " count %u odd %" PRIx64,
+                 r->u.heal.job, r->u.heal.run, r->u.heal.generation, r->u.heal.step, r->u.heal.at,
+                 r->u.heal.count, r->u.heal.odd);
         break;
     case RECORD_N:
         break;

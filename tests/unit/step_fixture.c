@@ -47,6 +47,7 @@ static void stopped(struct crewman *m, const struct step_effect *e)
 {
     m->stops_n++;
     m->difference = e->difference;
+    m->most = e->most;
     m->odd_n = e->odd_n;
     memcpy(m->odd, e->odd, e->odd_n * sizeof(*e->odd));
 }

@@ -29,6 +29,7 @@ struct crewman {
     /* What it said when it stopped. */
     uint32_t stops_n, odd_n, odd[CREW_N];
     enum step_difference difference;
+    bool most;
 };
 
 struct letter {
