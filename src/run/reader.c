@@ -71,7 +71,7 @@ static int make_scratch(struct reader *r, size_t payload)
 int reader_next(struct reader *r, struct wire_header *h_out, union wire_any *msg,
                 struct wire_fault *fault)
 {
-    const uint8_t *frame = r->buf + r->at;
+    const uint8_t *frame;
     struct wire_header h;
     int rc;
 
@@ -79,6 +79,7 @@ int reader_next(struct reader *r, struct wire_header *h_out, union wire_any *msg
         r->need = WIRE_HEADER_BYTES;
         return MU_EAGAIN;
     }
+    frame = r->buf + r->at;
     rc = wire_header_decode(frame, &h, fault);
     if (rc != MU_OK) {
         return rc;
