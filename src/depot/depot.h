@@ -4,7 +4,7 @@
  *
  *   depot.c       asks and answers, several on their way at once; a line that breaks is made again
  *   depot_put.c   a state is put there: chunk by chunk, from where an earlier try has come to
- *   depot_get.c   one is opened like one in a folder, and read chunk by chunk
+ *   depot_get.c   one is opened like one in a folder, and read chunk by chunk (depot_manifest.c)
  *   depot_list.c  what there is; one is removed
  *
  * Blocking; one thread at a time. What a person should read is put in *why. */

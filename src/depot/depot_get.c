@@ -1,6 +1,7 @@
 /* One is read: its manifest first, then its chunks, each in pieces of which several are on their
  * way. While one chunk is verified the first pieces of the next come. */
 #include "depot/talk.h"
+#include "wire/bytes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,75 +9,6 @@
 #include <string.h>
 
 #define READS_MAX 8u
-
-/* ---- the manifest ---- */
-
-struct text {
-    char *bytes;
-    size_t n, cap;
-};
-
-/* Memory follows what has come, not what was promised. */
-static int text_add(struct text *t, const struct msg_depot_says *m, struct ckpt_why *why)
-{
-    if (m->data_n > t->cap - t->n) {
-        const size_t cap = MIN(MAX(2 * t->cap, t->n + m->data_n), (size_t)m->total);
-        char *bytes = realloc(t->bytes, cap);
-
-        if (bytes == NULL) {
-            return talk_why(why, MU_ENOMEM, "no memory for a manifest");
-        }
-        t->bytes = bytes;
-        t->cap = cap;
-    }
-    memcpy(t->bytes + t->n, m->data, m->data_n);
-    t->n += m->data_n;
-    return MU_OK;
-}
-
-static int take_text(struct depot *d, struct text *t, const struct msg_depot_says *m,
-                     uint64_t *total, struct ckpt_why *why)
-{
-    if (t->n == 0) {
-        *total = m->total;
-    }
-    if (m->total == 0 || m->total > CKPT_MANIFEST_MAX) {
-        return talk_why(why, MU_ECORRUPT, "the manifest can't have %" PRIu64 " bytes", m->total);
-    }
-    if (m->total != *total) {
-        return talk_fault(d, why, "a manifest has changed while it was read");
-    }
-    if (m->at != t->n || m->data_n != MIN(*total - t->n, DEPOT_DATA_MAX)) {
-        return talk_fault(d, why,
-                          "%" PRIu32 " bytes of a manifest at %" PRIu64 ", not those at %zu",
-                          m->data_n, m->at, t->n);
-    }
-    return text_add(t, m, why);
-}
-
-int depot_manifest(struct depot *d, const char *job, uint64_t step, char **text_out, size_t *n_out,
-                   struct ckpt_why *why)
-{
-    struct msg_depot ask = {.op = DEPOT_READ, .item = DEPOT_MANIFEST, .total = DEPOT_DATA_MAX};
-    struct text t = {0};
-    uint64_t total = UINT64_MAX;
-    int rc = talk_name(&ask, job, step, why);
-
-    while (rc == MU_OK && t.n < total) {
-        const struct msg_depot_says *m;
-
-        ask.at = t.n;
-        rc = talk_ask(d, &ask, TALK_ANSWER_MS, &m, why);
-        rc = rc == MU_OK ? take_text(d, &t, m, &total, why) : rc;
-    }
-    if (rc != MU_OK) {
-        free(t.bytes);
-        return rc;
-    }
-    *text_out = t.bytes;
-    *n_out = t.n;
-    return MU_OK;
-}
 
 /* ---- chunks ---- */
 
@@ -98,6 +30,8 @@ struct get {
     uint8_t *to;                /* … here */
     char *text;                 /* the manifest's, until it is open */
     size_t text_n;
+    uint32_t looked_n; /* shards that are as long as they should be */
+    char name[256];    /* for people */
 };
 
 static uint64_t shard_bytes(const struct ckpt_manifest *m, uint32_t shard)
@@ -106,6 +40,15 @@ static uint64_t shard_bytes(const struct ckpt_manifest *m, uint32_t shard)
 
     ckpt_shard_chunks(m->chunks_n, m->shards_n, shard, &first, &end);
     return first < end ? m->chunks[end - 1].at + m->chunks[end - 1].stored : 0;
+}
+
+static int wrong_length(const struct get *g, uint32_t shard, uint64_t has, uint64_t should,
+                        struct ckpt_why *why)
+{
+    return talk_why(why, MU_ECORRUPT,
+                    "%s/shard-%04" PRIu32 " is damaged: it has %" PRIu64
+                    " bytes and should have %" PRIu64,
+                    g->name, shard, has, should);
 }
 
 static int ask_piece(struct get *g, struct ckpt_why *why)
@@ -169,10 +112,7 @@ static int take_piece(struct get *g, struct ckpt_why *why)
 
     mu_assert(p.chunk == g->chunk && p.at == g->got);
     if (m->total != bytes) {
-        return talk_why(why, MU_ECORRUPT,
-                        "shard %" PRIu32 " is damaged: it has %" PRIu64
-                        " bytes and should have %" PRIu64,
-                        k->shard, m->total, bytes);
+        return wrong_length(g, k->shard, m->total, bytes, why);
     }
     if (m->at != k->at + p.at || m->data_n != p.n) {
         return talk_fault(
@@ -280,20 +220,74 @@ static void get_close(void *arg)
     free(g);
 }
 
+/* It is in the list, but has no manifest: that was lost. */
+static int try_is_listed(struct get *g, bool *listed_out, struct ckpt_why *why)
+{
+    struct msg_depot ask = {.op = DEPOT_LIST, .at = g->m.step + 1};
+    const struct msg_depot_says *m;
+    int rc = talk_name(&ask, g->m.job, 0, why);
+
+    rc = rc == MU_OK ? talk_ask(g->d, &ask, TALK_ANSWER_MS, &m, why) : rc;
+    if (rc == MU_OK) {
+        *listed_out = m->data_n >= 8 && get_u64(m->data) == g->m.step;
+    }
+    return rc;
+}
+
 static int try_manifest(void *arg, struct ckpt_why *why)
 {
     struct get *g = arg;
+    struct ckpt_why own = {{0}};
+    bool listed = false;
+    int rc = depot_manifest(g->d, g->m.job, g->m.step, &g->text, &g->text_n, &own);
 
-    return depot_manifest(g->d, g->m.job, g->m.step, &g->text, &g->text_n, why);
+    if (rc != MU_ENOENT) {
+        return rc == MU_OK ? MU_OK : talk_why(why, rc, "%s", own.text);
+    }
+    rc = try_is_listed(g, &listed, why);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    return listed ? talk_why(why, MU_ECORRUPT, "%s/manifest is missing", g->name)
+                  : talk_why(why, MU_ENOENT, "%s", own.text);
 }
 
-int depot_get(struct depot *d, const char *job, uint64_t step, struct ckpt **c_out,
-              struct ckpt_why *why)
+/* Each shard is there, and as long as it should be. */
+static int try_shards(void *arg, struct ckpt_why *why)
 {
-    struct ckpt_source source = {.read = get_read, .close = get_close};
+    struct get *g = arg;
+
+    for (; g->looked_n < g->of->shards_n; g->looked_n++) {
+        const uint64_t bytes = shard_bytes(g->of, g->looked_n);
+        const struct msg_depot_says *m;
+        int rc;
+
+        if (bytes == 0) {
+            continue;
+        }
+        g->m.item = g->looked_n;
+        g->m.at = 0;
+        g->m.total = 1;
+        rc = talk_ask(g->d, &g->m, TALK_ANSWER_MS, &m, why);
+        if (rc == MU_ENOENT) {
+            return talk_why(why, MU_ECORRUPT, "%s/shard-%04" PRIu32 " is missing", g->name,
+                            g->looked_n);
+        }
+        if (rc == MU_OK && m->total != bytes) {
+            rc = wrong_length(g, g->looked_n, m->total, bytes, why);
+        }
+        if (rc != MU_OK) {
+            return rc;
+        }
+        talk_progress(g->d);
+    }
+    return MU_OK;
+}
+
+static int get_open(struct depot *d, const char *job, uint64_t step, struct get **g_out,
+                    struct ckpt_why *why)
+{
     struct get *g = calloc(1, sizeof(*g));
-    struct ckpt *c;
-    char *text;
     int rc;
 
     if (g == NULL) {
@@ -301,20 +295,43 @@ int depot_get(struct depot *d, const char *job, uint64_t step, struct ckpt **c_o
     }
     g->d = d;
     g->m.op = DEPOT_READ;
+    snprintf(g->name, sizeof(g->name), "orchestrator:/%s/step-%012" PRIu64, job, step);
     rc = talk_name(&g->m, job, step, why);
     rc = rc == MU_OK ? talk_run(d, g, try_manifest, g, why) : rc;
     if (rc != MU_OK) {
         free(g);
         return rc;
     }
-    source.arg = g;
+    *g_out = g;
+    return MU_OK;
+}
+
+int depot_get(struct depot *d, const char *job, uint64_t step, struct ckpt **c_out,
+              struct ckpt_why *why)
+{
+    struct ckpt_source source = {.read = get_read, .close = get_close};
+    struct ckpt *c;
+    struct get *g = NULL;
+    char *text;
+    int rc = get_open(d, job, step, &g, why);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
     text = g->text;
-    snprintf(source.name, sizeof(source.name), "orchestrator:/%s/step-%012" PRIu64, job, step);
+    source.arg = g;
+    memcpy(source.name, g->name, sizeof(source.name));
     rc = ckpt_open_source(text, g->text_n, job, step, &source, &c, why);
     free(text);
-    if (rc == MU_OK) {
-        g->of = ckpt_manifest(c);
-        *c_out = c;
+    if (rc != MU_OK) {
+        return rc;
     }
-    return rc;
+    g->of = ckpt_manifest(c);
+    rc = talk_run(d, g, try_shards, g, why);
+    if (rc != MU_OK) {
+        ckpt_close(c);
+        return rc;
+    }
+    *c_out = c;
+    return MU_OK;
 }

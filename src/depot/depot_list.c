@@ -1,6 +1,7 @@
 /* What there is, page by page; and one that is to go. */
 #include "core/text.h"
 #include "depot/talk.h"
+#include "wire/bytes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,16 +20,6 @@ struct list {
     uint32_t n;
 };
 
-static uint64_t u64_at(const uint8_t *p)
-{
-    uint64_t v = 0;
-
-    for (uint32_t i = 0; i < 8; i++) {
-        v |= (uint64_t)p[i] << (8 * i);
-    }
-    return v;
-}
-
 /* Each older than the one before. */
 static int take_entries(struct list *l, const struct msg_depot_says *m, struct ckpt_why *why)
 {
@@ -46,7 +37,7 @@ static int take_entries(struct list *l, const struct msg_depot_says *m, struct c
     l->entries = entries;
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *p = m->data + (size_t)i * ENTRY_BYTES;
-        const struct ckpt_entry e = {.step = u64_at(p), .bytes = u64_at(p + 8)};
+        const struct ckpt_entry e = {.step = get_u64(p), .bytes = get_u64(p + 8)};
 
         if (e.step == 0 || (l->n > 0 && e.step >= entries[l->n - 1].step)) {
             return talk_fault(l->d, why, "a list has step %" PRIu64 " in a wrong place", e.step);

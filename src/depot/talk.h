@@ -62,7 +62,7 @@ int talk_why(struct ckpt_why *why, int rc, const char *fmt, ...)
 /* Sets what names a checkpoint. MU_EINVAL: the job's name is too long. */
 int talk_name(struct msg_depot *m, const char *job, uint64_t step, struct ckpt_why *why);
 
-/* ---- depot_get.c ---- */
+/* ---- depot_manifest.c ---- */
 
 /* The text of a manifest, unverified; part of a try(). *text_out: free(). */
 int depot_manifest(struct depot *d, const char *job, uint64_t step, char **text_out, size_t *n_out,

@@ -121,6 +121,10 @@ def test_damage_is_named_and_so_is_the_one_before():
         os.truncate(shard(orchestrator, 1000), CHUNK)
         code, _, err = orchestrator.ask('ckpt', 'verify', PLACE, 'a', '1000')
         assert code == FAILED and 'is damaged' in err, err
+        os.remove(os.path.join(os.path.dirname(shard(orchestrator, 90)), 'manifest'))
+        out = orchestrator.say('ckpt', 'ls', PLACE, 'a')
+        assert 'damaged: shard-0000 is damaged: it has ' in out, out  # Of 1200 the length is right.
+        assert 'damaged: manifest is missing' in out and out.count('damaged: ') == 3, out
         code, _, err = orchestrator.ask('ckpt', 'export', PLACE, 'a', '1200', '--to',
                                         os.path.join(world.dir, 'x.npz'))
         assert code == FAILED and not os.path.exists(os.path.join(world.dir, 'x.npz')), err

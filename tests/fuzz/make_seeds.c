@@ -389,6 +389,7 @@ static void make_depot_trips(const char *folder)
               MU_OK);
     mu_assert(ckpt_manifest_write(&m, &text, &text_n) == MU_OK);
     n += depot_says(n, MU_OK, UINT32_MAX, 0, text_n, false, text, text_n);
+    n += depot_says(n, MU_OK, 0, 0, chunk.stored, false, stored, 1);
     n += depot_says(n, MU_OK, 0, 0, chunk.stored, false, stored, chunk.stored);
     free(text);
     ckpt_pack_free(packer);

@@ -166,7 +166,7 @@ static void on_read(struct depot_fake *k, const struct msg_depot *m, uint64_t re
     k->reads_n++;
     assert_true(k->reads_n <= 8);
     assert_true(m->total > 0 && m->total <= DEPOT_DATA_MAX);
-    if (e == NULL || (m->item != DEPOT_MANIFEST && m->item != 0)) {
+    if (e == NULL || (m->item == DEPOT_MANIFEST ? e->no_manifest : m->item != 0)) {
         refuse(k, request, m, MU_ENOENT, "there is no such checkpoint");
         return;
     }

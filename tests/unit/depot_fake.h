@@ -16,6 +16,7 @@ struct depot_kept {
     uint64_t step;
     char *manifest;
     size_t manifest_n;
+    bool no_manifest; /* the file is lost */
     uint8_t *shard;
     size_t shard_n;
 };

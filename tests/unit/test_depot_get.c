@@ -201,13 +201,20 @@ static void damage_is_found_and_named(void **state)
     assert_non_null(strstr(why.text, "orchestrator:/mnist/step-000000000040/shard-0000 is damaged: "
                                      "chunk 1 "));
     e->shard[CKPT_CHUNK + 5] ^= 1;
-    e->shard_n--;
-    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
-    e->shard_n = 0;
-    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    for (int i = 0; i < 2; i++) { /* As ckpt_open(): it is known before anything is read. */
+        struct ckpt *c;
+
+        e->shard_n = i == 0 ? e->shard_n - 1 : 0;
+        assert_int_equal(depot_get(depot, KIT_JOB, mark.step, &c, &why), MU_ECORRUPT);
+        assert_non_null(strstr(why.text, "/step-000000000040/shard-0000 is damaged: it has "));
+    }
     e->manifest[30] ^= 1;
     assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
     assert_non_null(strstr(why.text, "orchestrator:/mnist/step-000000000040/manifest: "));
+    e->no_manifest = true;
+    assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
+    assert_string_equal(why.text, "orchestrator:/mnist/step-000000000040/manifest is missing");
+    e->no_manifest = false;
     e->manifest_n = 0;
     assert_int_equal(depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_ECORRUPT);
 }
