@@ -133,6 +133,8 @@ void look_remove(struct session *s, const struct msg_depot *m, uint64_t request)
 int room_measure(struct depot_task *t);
 /* Is there room for all claims? If not, what can go goes. MU_ELIMIT. */
 int room_make(struct depot_task *t);
+/* Takes older ones of its job away: the newest `keep` up to its step stay. */
+int room_prune(struct depot_task *t, uint32_t keep, struct ckpt_why *why);
 /* That what is to stay free on the disk is free now. */
 int room_on_disk(const struct deposits *d, struct ckpt_why *why);
 /* "1.5 GiB" */

@@ -202,12 +202,11 @@ static bool put_done(struct depot_task *t)
 
 static void run_commit(struct depot_task *t)
 {
-    const struct deposits *d = t->d;
     int rc =
         ckpt_intake_commit(t->upload->intake, (const char *)t->data, (size_t)t->ask.total, &t->why);
 
     if (rc == MU_OK && t->ask.keep > 0) { /* It is safe: what can't go stays, and is told. */
-        (void)ckpt_prune(d->dir, t->ask.job, t->ask.keep, t->ask.keep_every, NULL, &t->why);
+        (void)room_prune(t, t->ask.keep, &t->why);
     }
     if (rc == MU_OK) {
         (void)room_measure(t);

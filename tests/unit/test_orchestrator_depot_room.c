@@ -182,6 +182,23 @@ static void so_many_stay_and_every_so_manieth(void **state)
     putter_close(&p);
 }
 
+/* It went back, since the newest is damaged: what it puts now must not go in favour of that one. */
+static void what_was_just_put_stays_though_a_newer_one_is_there(void **state)
+{
+    struct kit *k = *state;
+    struct putter p;
+
+    kit_start(k);
+    putter_open(&p, k, &state_kit, KIT_JOB, 0);
+    whole(&p, 20, 1);
+    whole(&p, 30, 2);
+    whole(&p, 25, 1);
+    assert_string_equal(putter_list(&p), "30 25");
+    whole(&p, 35, 1);
+    assert_string_equal(putter_list(&p), "35");
+    putter_close(&p);
+}
+
 /* ---- the disk ---- */
 
 static void some_of_the_disk_stays_free(void **state)
@@ -289,6 +306,7 @@ int main(void)
         CASE(what_broke_off_makes_room_for_others),
         CASE(one_that_is_larger_than_it_said_is_refused),
         CASE(so_many_stay_and_every_so_manieth),
+        CASE(what_was_just_put_stays_though_a_newer_one_is_there),
         CASE(some_of_the_disk_stays_free),
         CASE(metrics_tell_what_is_kept_and_what_came_and_went),
     };
