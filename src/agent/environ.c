@@ -235,6 +235,9 @@ static int set_all(struct vars *v, const struct environ_config *c, struct room *
     set(v, "MUSTER_SOCKET", c->socket);
     set_hex(v, "MUSTER_COOKIE", c->cookie);
     set(v, "MUSTER_TOKEN", NULL);
+    if (c->heal) {
+        set_number(v, "MUSTER_HEAL", 1);
+    }
     if (c->step_timeout_ms != 0) {
         set_number(v, "MUSTER_STEP_TIMEOUT_MS", c->step_timeout_ms);
     }

@@ -42,6 +42,7 @@ struct environ_config {
     uint32_t step_timeout_ms; /* 0: as it is in `base` */
     const char *numerics;     /* "strict" or "warn"; NULL: as it is in `base` */
     struct environ_ckpt ckpt;
+    bool heal;          /* false: as it is in `base` */
     const char *socket; /* of the agent (local.h); NULL: none */
     uint64_t cookie;
     uint64_t marker;
@@ -63,7 +64,7 @@ struct environ_config {
  *   MUSTER_JOB, MUSTER_NODE, MUSTER_SLOT, MUSTER_RUN, MUSTER_GENERATION (0: none), MUSTER_SOCKET,
  *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
  *   MUSTER_NUMERICS, MUSTER_CKPT_DIR, MUSTER_CKPT_EVERY, MUSTER_CKPT_KEEP, MUSTER_CKPT_KEEP_EVERY,
- *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there), MUSTER_CKPT_MEMORY */
+ *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there), MUSTER_CKPT_MEMORY, MUSTER_HEAL (1) */
 int environ_make(const struct environ_config *config, char ***env_out);
 
 /* The value of TF_CONFIG: JSON text, the caller's, to be given to free(). The first chief is

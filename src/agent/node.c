@@ -238,6 +238,7 @@ static int init_agent(struct node *n, char *error)
                                         .slots = config->slots,
                                         .role = config->role,
                                         .mode = config->mode,
+                                        .flags = config->heal ? NODE_HEAL : 0,
                                         .max_restarts = config->max_restarts}};
     const char *name = config->name;
     char scope[sizeof(n->name.scope)];

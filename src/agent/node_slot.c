@@ -74,6 +74,7 @@ static int make_environ(struct node *n, const struct agent_effect *e, uint64_t m
                                 .step_timeout_ms = config->step_timeout_ms,
                                 .numerics = config->numerics == NUMERICS_WARN ? "warn" : "strict",
                                 .ckpt = config->ckpt,
+                                .heal = config->heal,
                                 .socket = local_path(n->local),
                                 .cookie = n->slots[e->slot].cookie,
                                 .marker = marker};

@@ -219,6 +219,10 @@ static const struct opt table[] = {
              "each host"},
     {OPT_FLAG, .name = "ckpt-zstd", AT(node.ckpt.zstd), .env = "MUSTER_CKPT_ZSTD",
      .help = "compress what is saved"},
+    {OPT_FLAG, .name = "heal", AT(node.heal), .env = "MUSTER_HEAL",
+     .help = "when the states of the workers differ, and more than half of them are alike, go back "
+             "to the last checkpoint whose state all of them had, instead of ending the job. Say "
+             "it on every node"},
     {OPT_FLAG, .name = "keep-in-memory", AT(node.ckpt.memory),
      .help = "keep the newest state in this host's memory, too: if all workers die and the host "
              "lives, one step is done again at most. Needs no --ckpt-dir, and room for two states"},

@@ -131,9 +131,7 @@ static void give_up(struct job *j, const struct findings *f, uint32_t count, str
     struct record r = {.kind = RECORD_HEAL,
                        .u.heal = {.run = j->run,
                                   .generation = j->active,
-                                  .step = MUTATED(HEAL_NEEDS_AGREED)
-                                              ? j->checkpoint
-                                              : MIN(j->checkpoint, f->agreed),
+                                  .step = MUTATED(HEAL_NEEDS_AGREED) ? j->checkpoint : f->agreed,
                                   .at = f->at,
                                   .count = count,
                                   .odd = f->odd}};

@@ -31,7 +31,8 @@ static void report(struct mu_run *run, uint8_t phase)
                        .reached = run->data.reached,
                        .checkpoint = run->train != NULL ? run->train->told.checkpoint : 0,
                        .fault = run->train != NULL ? run->train->fault : FAULT_NONE,
-                       .odd = run->train != NULL ? run->train->odd : 0};
+                       .odd = run->train != NULL ? run->train->odd : 0,
+                       .agreed = run->train != NULL ? run->train->agreed : 0};
 
     if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
         r.fault == run->said.fault && r.entered == run->said.entered &&

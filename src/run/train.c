@@ -185,6 +185,8 @@ static int open_step(struct train *t, uint64_t steps_n)
                              .steps_n = steps_n,
                              .digest_every = config->digest_every,
                              .check_every = config->check_every,
+                             .heals = t->heals,
+                             .save_every = t->savers[SAVER_DISK].config.every_steps,
                              .keeps_none = t->sharded,
                              .orphan_ms = t->run->alone ? UINT64_MAX : t->run->life.orphan_ms};
     int rc = step_init(&t->step, &sc);
@@ -221,6 +223,14 @@ static int find_step_ms(struct mu_run *run)
     return MU_OK;
 }
 
+/* --heal: what is saved is compared, too, and who has stopped waits to go back. */
+static bool is_healing(const struct mu_run *run)
+{
+    const char *text = getenv("MUSTER_HEAL");
+
+    return !run->alone && text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+}
+
 /* The lock is held. */
 static int start(struct train *t, uint64_t steps_n)
 {
@@ -235,6 +245,7 @@ static int start(struct train *t, uint64_t steps_n)
         return run_fail(rc, "%s", error);
     }
     rc = find_step_ms(t->run);
+    t->heals = is_healing(t->run);
     if (rc == MU_OK) {
         rc = audit_open(t);
     }

@@ -18,6 +18,7 @@
  *   train_base.c     what a run starts from: a checkpoint, or what rank 0 has made
  *   train_depot.c    … or of those that the orchestrator keeps
  *   train_save.c     when the state is saved; saver.h: how
+ *   train_heal.c     states differed: what was saved since then is taken away
  *   train_kind.c     is this worker of the same kind as the others?
  *   train_audit.c    which samples counted, for those who want to check it */
 #ifndef RUN_TRAIN_H
@@ -185,8 +186,11 @@ struct train {
     uint64_t todo_generation;
     bool diverged;
     uint64_t diverged_ms;
-    uint8_t fault; /* for reports, under the run's lock: enum fault, … */
-    wid odd;       /* … and who */
+    uint8_t fault;   /* for reports, under the run's lock: enum fault, … */
+    wid odd;         /* … and who, if most are alike, … */
+    uint64_t agreed; /* … and what core/step knows of states that were the same */
+    bool heals;      /* the orchestrator may have all go back: it is waited for */
+    bool odd_one;    /* this worker was not like most */
     char why[ERROR_MAX];
 
     /* checkpoints */
@@ -279,6 +283,8 @@ int train_base(struct train *t, wid *lost_out);
 
 /* The newest that is at most `most`; 0: there is none. MU_EIO: nobody answers; says so. */
 int train_depot_newest(const struct saver *s, uint64_t most, uint64_t *step_out);
+/* Those after `step` are removed. Says why not. */
+int train_depot_forget(const struct saver *s, uint64_t step);
 
 /* One of them, and the line that it is read by. */
 struct train_depot {
@@ -306,6 +312,14 @@ void train_save_keep(struct train *t);
 void train_save_writers(struct train *t);
 /* The state is that of `step`: saves it, if it is to be. */
 void train_save(struct train *t, uint64_t step);
+
+/* ---- train_heal.c ---- */
+
+/* core/step has stopped no more: it starts anew in another generation. */
+void train_heal_clear(struct train *t);
+/* That is `group`, which heals: nothing that was saved after its base counts, wherever it is. Says
+ * why not. */
+int train_heal(struct train *t);
 
 /* ---- train_kind.c ---- */
 

@@ -232,7 +232,8 @@ static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f
     *f = (struct found){.c = NULL};
     for (int i = 0; rc == MU_OK && i < SAVERS_N; i++) {
         const struct saver *s = &t->savers[i];
-        const uint64_t most = s->config.memory ? tried - 1 : MIN(limit, tried - 1);
+        const bool own = s->config.memory && (t->group.flags & GENERATION_HEALS) == 0;
+        const uint64_t most = own ? tried - 1 : MIN(limit, tried - 1);
         struct found other;
 
         if (!s->open) {
@@ -388,12 +389,18 @@ static int from_nothing(struct train *t, bool seen, uint64_t wanted)
 static int agree(struct train *t, uint8_t *said, wid *lost_out)
 {
     const uint64_t wanted = t->group.base_step, limit = wanted != 0 ? wanted : UINT64_MAX;
+    const bool heals = (t->group.flags & GENERATION_HEALS) != 0;
     uint64_t step = UINT64_MAX; /* the last that was tried */
     bool seen = false;
     int rc;
 
     t->base_seen = false;
-    if (t->savers[SAVER_DISK].config.depot) {
+    if (heals) {
+        rc = train_heal(t);
+        if (rc != MU_OK) {
+            return rc;
+        }
+    } else if (t->savers[SAVER_DISK].config.depot) {
         saver_drop(&t->savers[SAVER_DISK]); /* It was of a state that counts no more. */
     }
     do {
@@ -401,7 +408,9 @@ static int agree(struct train *t, uint8_t *said, wid *lost_out)
 
         rc = find(t, limit, step, &f);
         if (rc == MU_OK) {
-            rc = tell_all(t, step_of(&f), f.far != 0, t->base_seen, said, lost_out);
+            /* One that was not like most reads its own only if nobody else has it. */
+            rc = tell_all(t, step_of(&f), f.far != 0 || (heals && t->odd_one), t->base_seen, said,
+                          lost_out);
         }
         for (uint32_t r = 0; rc == MU_OK && r < t->step.group.n; r++) {
             seen |= said_of(said, r, SAYS_STATUS) != 0;
@@ -432,6 +441,7 @@ int train_base(struct train *t, wid *lost_out)
     free(said);
     if (rc == MU_OK) {
         t->base_known = t->group.number;
+        t->odd_one = false;
         if (t->step.group.me == 0 && t->base_step != t->group.base_step) {
             log_info(AREA, "generation %" PRIu64 " starts from step %" PRIu64, t->group.number,
                      t->base_step);

@@ -75,6 +75,31 @@ int train_depot_newest(const struct saver *s, uint64_t most, uint64_t *step_out)
     return MU_OK;
 }
 
+int train_depot_forget(const struct saver *s, uint64_t step)
+{
+    struct ckpt_entry *entries = NULL;
+    struct ckpt_why why = {.text = ""};
+    struct train_depot d;
+    uint32_t n = 0;
+    int rc = line_open(s, &d);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = depot_list(d.depot, s->job, &entries, &n, &why);
+    for (uint32_t i = 0; rc == MU_OK && i < n; i++) {
+        if (entries[i].step > step) {
+            rc = depot_remove(d.depot, s->job, entries[i].step, &why);
+            rc = rc == MU_ENOENT ? MU_OK : rc;
+            log_warn(AREA, "step %" PRIu64 " is taken away: the states of the workers differed",
+                     entries[i].step);
+        }
+    }
+    free(entries);
+    train_depot_close(&d);
+    return rc == MU_OK ? rc : train_depot_fail(rc, why.text);
+}
+
 int train_depot_open(const struct saver *s, uint64_t step, struct train_depot *d)
 {
     struct ckpt_why why = {.text = ""};

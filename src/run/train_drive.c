@@ -268,10 +268,13 @@ static bool is_out(const struct train *t)
     return t->step.phase == STEP_OUT || t->step.phase == STEP_PARKED;
 }
 
-/* The members differ. The others are to find out, and the job is to end, before this one goes. */
+/* The members differ. The others are to find out, and the job is to end, before this one goes; or,
+ * if it can heal, to go back: however long that takes, for the orchestrator may be away. */
 static int stop(struct train *t)
 {
-    if (t->run->alone || run_now_ms() > t->diverged_ms + FINISH_MS) {
+    const bool waits = t->heals && t->fault == FAULT_STATES;
+
+    if (t->run->alone || (!waits && run_now_ms() > t->diverged_ms + FINISH_MS)) {
         return run_fail(MU_EDIVERGED, "%s", t->why);
     }
     train_event(t, (struct step_event){.kind = STEP_ON_RESEND});

@@ -33,6 +33,7 @@ static void publish(struct train *t)
     const bool news = t->entered != t->step.entered;
 
     t->entered = t->step.entered;
+    t->agreed = t->step.agreed;
     t->told.step = run->step = t->step.committed;
     if (!run->alone && news) {
         told_again(run);
@@ -77,11 +78,15 @@ static void on_diverged(struct train *t, const struct step_effect *e)
                                i == 0 ? "; not like the others:" : ",",
                                run_who(e->group->ids[e->odd[i]], who), e->odd[i]);
     }
+    for (uint32_t i = 0; e->most && i < e->odd_n; i++) {
+        t->odd_one |= e->odd[i] == e->group->me;
+    }
     log_error(AREA, "%s", t->why);
     t->diverged_ms = run_now_ms();
     pthread_mutex_lock(&t->run->lock);
     t->fault = e->difference == STEP_GRADIENTS ? FAULT_GRADIENTS : FAULT_STATES;
-    t->odd = e->odd_n > 0 ? e->group->ids[e->odd[0]] : 0;
+    t->odd = e->most ? e->group->ids[e->odd[0]] : 0;
+    t->agreed = t->step.agreed;
     told_again(t->run);
     pthread_mutex_unlock(&t->run->lock);
 }
@@ -95,6 +100,9 @@ void train_emit(struct step_effects *fx, const struct step_effect *e)
     case STEP_REPORT:
         if (t->step.phase == STEP_LOADING || t->step.phase == STEP_OUT) {
             blocks_clear(&t->blocks); /* It starts from what others have. */
+        }
+        if (t->diverged && !t->step.diverged) {
+            train_heal_clear(t);
         }
         publish(t);
         break;

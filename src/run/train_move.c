@@ -24,7 +24,7 @@ static void forget_life(struct train *t)
     train_release(t);
     t->active = t->linked = 0;
     t->moved = t->base_known = 0;
-    t->broken = false;
+    t->broken = t->diverged = t->odd_one = false;
 }
 
 /* The state is of no use any more: its agent is to give it another life. */
@@ -36,7 +36,8 @@ static void say_forget(struct train *t)
     forget_life(t);
     pthread_mutex_lock(&run->lock);
     m.worker = run->life.worker;
-    t->entered = 0;
+    t->entered = t->agreed = t->odd = 0;
+    t->fault = FAULT_NONE;
     run->forgetting = true;
     if (control_say(run, WIRE_FORGET, &m) != MU_OK) {
         control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
@@ -52,7 +53,8 @@ static void take_life(struct train *t)
     }
     forget_life(t);
     step_reset(&t->step, t->run->life.worker);
-    t->entered = 0;
+    t->entered = t->agreed = t->odd = 0;
+    t->fault = FAULT_NONE;
     free(t->pending.members);
     free(t->group.members);
     t->pending = t->group = (struct generation){0};

@@ -14,6 +14,7 @@
 
 #define AREA "checkpoint"
 #define CLOSE_MS ((uint64_t)600000) /* for what is being written when the run ends */
+#define HEAL_KEEP 2 /* the state of the newest has yet to be compared when it is there */
 
 /* ---- set up ---- */
 
@@ -47,6 +48,9 @@ int train_save_open(struct train *t)
         return run_fail(MU_EINVAL,
                         "the orchestrator keeps checkpoints of what `muster run` starts: "
                         "this process has no agent. Name a folder instead of '" SAVE_DEPOT "'");
+    }
+    if (t->heals) {
+        disk->config.keep = MAX(disk->config.keep, HEAL_KEEP);
     }
     disk->place = &t->run->place;
     disk->on_saved = on_saved;

@@ -15,7 +15,8 @@
  *     digest=0123456789abcdef steps=40 samples=640 slices=99 again=3 pause_us=9 saves=2 status=-17
  * and it does what its environment says:
  *     TRAINER_LIMIT=FILE       8 bytes: it computes no slice of a step after that number
- *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would
+ *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would, …
+ *     TRAINER_CORRUPT_TIMES=N  … N times, if it comes there so often (0: each time)
  *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
  *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
@@ -39,7 +40,7 @@ struct trainer {
     uint64_t check_every;
     const char *shard;
     const volatile uint64_t *limit;
-    uint64_t corrupt_at, round_from, hang_at, save_at;
+    uint64_t corrupt_at, corrupt_times, corrupted_n, round_from, hang_at, save_at;
     float *weights, *momentum, *gradient;
 };
 
@@ -185,7 +186,8 @@ static int on_slice(struct trainer *t, const mu_work *work)
 static void on_step(struct trainer *t, const mu_work *work)
 {
     update(t, work->gradient);
-    if (work->step == t->corrupt_at) {
+    if (work->step == t->corrupt_at &&
+        (t->corrupt_times == 0 || t->corrupted_n++ < t->corrupt_times)) {
         t->weights[t->count / 2] += 1;
     }
     printf("step=%" PRIu64 " generation=%" PRIu64 " rank=%d world=%d samples=%" PRIu64 "\n",
@@ -311,6 +313,7 @@ int main(int argc, char **argv)
                         .count = 500,
                         .digest_every = 10,
                         .corrupt_at = number_of("TRAINER_CORRUPT"),
+                        .corrupt_times = number_of("TRAINER_CORRUPT_TIMES"),
                         .round_from = number_of("TRAINER_ROUND"),
                         .hang_at = number_of("TRAINER_HANG"),
                         .save_at = number_of("TRAINER_SAVE")};
