@@ -177,6 +177,7 @@ struct training {
 struct counts {
     uint64_t generations[GENERATION_KIND_N];
     uint64_t lost_nodes, lost_workers;
+    uint64_t healed;
     uint64_t refused; /* agents, by the cluster */
     uint64_t renewals;
     uint64_t settings;

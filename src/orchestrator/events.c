@@ -33,6 +33,7 @@ static void tally(struct orchestrator *o, const struct note *note)
 {
     o->counts.refused += note->kind == NOTE_REFUSED;
     o->counts.lost_nodes += note->kind == NOTE_LOST && note->worker == 0;
+    o->counts.healed += note->kind == NOTE_HEALED;
     o->counts.lost_workers += note->kind == NOTE_LOST && note->worker != 0;
 }
 
@@ -62,7 +63,8 @@ static bool drowns(struct orchestrator *o, const struct note *note)
 
 static void write_line(const struct orchestrator *o, const struct msg_event *e)
 {
-    bool bad = e->kind == NOTE_REFUSED || e->kind == NOTE_LOST || e->kind == NOTE_LEFT_OUT;
+    bool bad = e->kind == NOTE_REFUSED || e->kind == NOTE_LOST || e->kind == NOTE_LEFT_OUT ||
+               e->kind == NOTE_HEALED;
     enum log_level level = bad ? LOG_WARN : driver_info(o);
     char line[WORDS_LINE_MAX];
 

@@ -168,6 +168,8 @@ static void print_counts(const struct orchestrator *o, FILE *out)
     head(out, "muster_lost_total", "counter", "Nodes and workers that were lost.");
     fprintf(out, "muster_lost_total{what=\"node\"} %" PRIu64 "\n", n->lost_nodes);
     fprintf(out, "muster_lost_total{what=\"worker\"} %" PRIu64 "\n", n->lost_workers);
+    count(out, "muster_healed_total",
+          "How often a job went back because the states of its workers differed.", n->healed);
     count(out, "muster_renewals_total", "Renewals of leases that came in.", n->renewals);
     head(
         out, "muster_refused_total", "counter",
