@@ -435,6 +435,15 @@ def test_a_port_for_http_that_is_taken_is_fatal_and_named():
         assert status == 1 and where in err, err
 
 
+def test_a_quota_is_a_size():
+    for size in ('500M', '50G', '4096'):
+        with serving('--ckpt-quota', size) as serve:
+            assert serve.end() == 0, serve.text()
+    for size in ('0', 'G', '1.5G', '5X', '50GB', '-1', '', '99999999999999999999', '9999999999P'):
+        status, out, err = muster('serve', '--ckpt-quota', size)
+        assert (status, out) == (USAGE, '') and 'a size like 500M or 50G' in err, (size, err)
+
+
 def test_serve_refuses_times_that_make_no_sense():
     with folder() as home:
         for words, why in ((('--takeover', '600'), '--takeover must be more than'),

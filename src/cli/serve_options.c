@@ -95,7 +95,9 @@ static const struct opt table[] = {
     {OPT_READ, .name = "ckpt-quota", .value = "SIZE",
      .help =
          "bytes of checkpoints that it keeps for jobs (--ckpt-dir orchestrator:), all together: "
-         "500M, 50G (default: as many as leave 1G and a twentieth of the disk free)",
+         "500M, 50G (default: as many as leave 1G of the disk free, or a twentieth of it if that "
+         "is "
+         "more)",
      AT(config.ckpt_quota), .wants = "a size like 500M or 50G", .read = read_size},
     {OPT_GROUP, .help = "Times"},
     {OPT_SECONDS, .name = "lease", .help = "a node or worker that is silent for longer is lost",
