@@ -276,6 +276,10 @@ static int try_shards(void *arg, struct ckpt_why *why)
         if (rc == MU_OK && m->total != bytes) {
             rc = wrong_length(g, g->looked_n, m->total, bytes, why);
         }
+        if (rc == MU_OK && (m->at != 0 || m->data_n != 1)) {
+            rc = talk_fault(g->d, why, "%" PRIu32 " bytes of a shard at %" PRIu64 ", not 1 at 0",
+                            m->data_n, m->at);
+        }
         if (rc != MU_OK) {
             return rc;
         }

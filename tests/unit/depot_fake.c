@@ -405,7 +405,9 @@ static int line_next(void *arg, uint32_t wait_ms, uint64_t *request_out,
     k->answers_n--;
     k->puts_n -= k->given.m.op == DEPOT_PUT;
     k->reads_n -= k->given.m.op == DEPOT_READ;
-    if (k->spoil != NULL) {
+    k->given_n++;
+    if (k->spoil != NULL && k->given_n > k->spoil_from &&
+        (k->spoil_to == 0 || k->given_n <= k->spoil_to)) {
         k->spoil(&k->given.m, &k->given.request, k->spoil_how);
     }
     *request_out = k->given.request;

@@ -63,9 +63,12 @@ struct depot_fake {
     bool silent;       /* it never answers */
     void (*spoil)(struct msg_depot_says *m, uint64_t *request, uint64_t how);
     uint64_t spoil_how;
+    uint64_t spoil_from; /* so many answers are left as they are … */
+    uint64_t spoil_to;   /* … and those after so many; 0: none */
 
     /* what was seen */
     uint32_t opens_n;
+    uint64_t given_n;       /* answers */
     uint32_t chunks_said;   /* first pieces */
     uint32_t chunks_resent; /* … of chunks that were there */
     uint32_t keep;          /* of the last commit */

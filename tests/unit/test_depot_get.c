@@ -268,15 +268,24 @@ static void spoil(struct msg_depot_says *m, uint64_t *request, uint64_t how)
     }
 }
 
+/* The manifest, the length of the shard, its first piece, and one in the middle. */
 static void a_wrong_answer_is_never_taken(void **state)
 {
+    const uint64_t from[] = {0, 1, 2, 40};
+
     put(false);
     kit.spoil = spoil;
-    for (kit.spoil_how = 0; kit.spoil_how < 8; kit.spoil_how++) {
-        int rc = depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why);
+    for (size_t i = 0; i < ARRAY_LEN(from); i++) {
+        for (kit.spoil_how = 0; kit.spoil_how < 8; kit.spoil_how++) {
+            int rc;
 
-        assert_int_equal(rc, kit.spoil_how == 6 ? MU_ECORRUPT : MU_EPROTO);
-        assert_true(strlen(why.text) > 20);
+            kit.spoil_from = from[i];
+            kit.spoil_to = from[i] + 1;
+            kit.given_n = 0;
+            rc = depot_fake_get(&kit, &state_of, mark.step, FOREVER_MS, &why);
+            assert_int_equal(rc, kit.spoil_how == 6 ? MU_ECORRUPT : MU_EPROTO);
+            assert_true(strlen(why.text) > 20);
+        }
     }
 }
 
