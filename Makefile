@@ -44,7 +44,7 @@ test-full: forget-logs ready-test ready-fuzz ready-asan ready-tsan ## everything
 	@failed=0; \
 	$(MESON_TEST) -C $(BUILD) || failed=1; \
 	$(MESON_TEST) -C build-asan --no-suite tidy || failed=1; \
-	MUSTER_TEST_FULL= $(MESON_TEST) -C build-tsan --suite comm || failed=1; \
+	MUSTER_TEST_FULL= $(MESON_TEST) -C build-tsan --suite comm --suite threads || failed=1; \
 	$(MESON_TEST) -C build-fuzz || failed=1; \
 	python3 tests/summary.py {$(BUILD),build-asan,build-tsan,build-fuzz}/meson-logs/testlog.json \
 	  || failed=1; \
@@ -111,7 +111,7 @@ ready-asan: packages-test
 	  -Dtests=enabled > /dev/null
 	@$(NINJA) -C build-asan --quiet
 
-# Only what threads share: the data plane.
+# Only what threads share: the data plane, and checkpoints that the orchestrator keeps.
 ready-tsan: packages-test
 	@test -e build-tsan/build.ninja || CC=clang meson setup build-tsan -Db_sanitize=thread \
 	  -Db_lundef=false -Dtests=enabled > /dev/null

@@ -60,7 +60,7 @@ struct msg_depot_says putter_ask(struct putter *p, const struct msg_depot *m)
 
 /* ---- puts ---- */
 
-static void sum_of(const void *data, size_t n, uint8_t sum_out[DEPOT_SUM_BYTES])
+void depot_kit_sum(const void *data, size_t n, uint8_t sum_out[DEPOT_SUM_BYTES])
 {
     struct sum_state *s = sum_open();
 
@@ -83,10 +83,10 @@ uint32_t putter_begin(struct putter *p)
     }
     assert_true(says.item <= ckpt_chunks(p->state->bytes));
     for (uint32_t i = 0; i < says.item; i++) {
-        sum_of(p->state->state + i * CKPT_CHUNK, (size_t)ckpt_chunk_bytes(p->state->bytes, i),
-               sums + i * sizeof(sum));
+        depot_kit_sum(p->state->state + i * CKPT_CHUNK,
+                      (size_t)ckpt_chunk_bytes(p->state->bytes, i), sums + i * sizeof(sum));
     }
-    sum_of(sums, says.item * sizeof(sum), sum);
+    depot_kit_sum(sums, says.item * sizeof(sum), sum);
     assert_memory_equal(says.sum, sum, sizeof(sum));
     return says.item;
 }
@@ -113,7 +113,7 @@ uint64_t putter_say_chunk(struct putter *p, uint32_t chunk)
     struct msg_depot m = putter_msg(p, DEPOT_PUT);
 
     m.item = chunk;
-    sum_of(data, n, m.sum);
+    depot_kit_sum(data, n, m.sum);
     return say_all(p, &m, data, n);
 }
 

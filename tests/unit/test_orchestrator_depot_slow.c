@@ -162,6 +162,44 @@ static void a_takeover_waits_for_what_is_under_way(void **state)
     putter_close(&b);
 }
 
+static void questions_beyond_the_bound_are_to_be_asked_again(void **state)
+{
+    struct kit *k = *state;
+    struct putter slow, late, crowd[64];
+    struct msg_depot m;
+    struct msg_depot_says says;
+    uint64_t request;
+
+    kit_start(k);
+    putter_open(&slow, k, &state_kit, "slow", 5);
+    request = say_commit(&slow, FOREVER_MS);
+    for (uint32_t i = 0; i < ARRAY_LEN(crowd); i++) {
+        putter_open(&crowd[i], k, &state_kit, "slow", 9);
+        m = putter_msg(&crowd[i], DEPOT_REMOVE); /* Of one job one after another. */
+        for (uint32_t n = i == 0 ? 1 : 0; n < 16; n++) {
+            putter_say(&crowd[i], &m);
+        }
+    }
+    putter_open(&late, k, &state_kit, "other", 1);
+    m = putter_msg(&late, DEPOT_LIST);
+    do { /* What the others have said may be on its way. */
+        says = putter_ask(&late, &m);
+    } while (says.status == MU_OK);
+    assert_int_equal(says.status, MU_EAGAIN);
+    assert_non_null(strstr(says.text, "try again"));
+    shared->still_ms = 0;
+    assert_int_equal(putter_hear(&slow, request).status, MU_OK);
+    for (uint32_t i = 0; i < ARRAY_LEN(crowd); i++) {
+        for (uint64_t n = 1; n <= crowd[i].request; n++) {
+            assert_int_equal(putter_hear(&crowd[i], n).status, MU_ENOENT);
+        }
+        putter_close(&crowd[i]);
+    }
+    assert_string_equal(putter_list(&late), "");
+    putter_close(&late);
+    putter_close(&slow);
+}
+
 static int setup(void **state)
 {
     shared->still_ms = 0;
@@ -186,6 +224,7 @@ int main(void)
         CASE(who_waits_for_the_disk_is_not_taken_for_dead),
         CASE(what_was_under_way_is_safe_though_its_asker_and_the_orchestrator_are_gone),
         CASE(a_takeover_waits_for_what_is_under_way),
+        CASE(questions_beyond_the_bound_are_to_be_asked_again),
     };
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

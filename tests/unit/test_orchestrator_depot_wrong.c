@@ -1,5 +1,6 @@
 /* What is said wrong about checkpoints is answered, or costs a connection, and disturbs nobody
  * else. */
+#include "base/prng.h"
 #include "unit/depot_kit.h"
 #include "unit/unit.h"
 
@@ -223,6 +224,74 @@ static void one_who_does_not_read_is_not_given_more(void **state)
     putter_close(&p);
 }
 
+/* ---- anything, in any order ---- */
+
+#define CROWD 5
+
+static void say_any(struct putter *p, struct prng *draw)
+{
+    static const char *const jobs[] = {"a", "b", "c", "wrong", "../x", ""};
+    struct msg_depot m;
+    char error[NET_ERROR_MAX];
+
+    snprintf(p->job, sizeof(p->job), "%s", jobs[prng_below(draw, ARRAY_LEN(jobs))]);
+    p->step = prng_below(draw, 4);
+    m = putter_msg(p, (enum depot_op)prng_below(draw, DEPOT_N));
+    m.item = prng_below(draw, 4) == 0 ? DEPOT_MANIFEST : (uint32_t)prng_below(draw, 3);
+    m.data = state_kit.state;
+    m.data_n = (uint32_t)prng_below(draw, 3) * 1000;
+    m.at = prng_below(draw, 3) * 1000 * prng_below(draw, 2);
+    m.total = prng_below(draw, 8) == 0 ? UINT64_MAX - prng_below(draw, 2) : m.at + m.data_n;
+    m.keep = (uint32_t)prng_below(draw, 3);
+    depot_kit_sum(m.data, m.data_n, m.sum); /* So that chunks of one piece are good ones. */
+    if (client_say(p->cl, WIRE_DEPOT, &m, ++p->request, error) != MU_OK) {
+        client_close(p->cl);
+        p->cl = NULL;
+    }
+}
+
+static void hear_any(struct putter *p)
+{
+    const union wire_any *msg;
+    struct wire_header h;
+    char error[NET_ERROR_MAX];
+    int rc;
+
+    do {
+        rc = client_next(p->cl, 1, &h, &msg, error);
+    } while (rc == MU_OK);
+    if (rc != MU_ETIMEDOUT) {
+        client_close(p->cl);
+        p->cl = NULL;
+    }
+}
+
+static void any_words_in_any_order_disturb_nobody(void **state)
+{
+    struct kit *k = *state;
+    struct putter crowd[CROWD] = {{0}};
+    struct prng draw;
+
+    prng_init(&draw, 7);
+    for (int i = 0; i < 6000; i++) {
+        struct putter *p = &crowd[prng_below(&draw, CROWD)];
+
+        if (p->cl == NULL) {
+            putter_open(p, k, &state_kit, "a", 1);
+        }
+        say_any(p, &draw);
+        if (p->cl != NULL && prng_below(&draw, 6) == 0) {
+            hear_any(p);
+        }
+        if (p->cl != NULL && prng_below(&draw, 200) == 0) {
+            putter_close(p);
+        }
+    }
+    for (int i = 0; i < CROWD; i++) {
+        putter_close(&crowd[i]);
+    }
+}
+
 /* ---- main ---- */
 
 static int setup(void **state)
@@ -257,6 +326,7 @@ int main(void)
         CASE(damaged_chunks_and_wrong_manifests_are_answered),
         CASE(names_that_lead_elsewhere_are_refused),
         CASE(one_who_does_not_read_is_not_given_more),
+        CASE(any_words_in_any_order_disturb_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
