@@ -121,7 +121,8 @@ static void log_saved(const struct saver *s, uint64_t began_ms)
              c->target.shards_n > 1 ? "s" : "");
 }
 
-static void tell_saved(struct saver *s, uint64_t began_ms)
+/* There is one more now. */
+static void settle(struct saver *s, uint64_t began_ms)
 {
     const struct save_copy *c = &s->copy;
     struct ckpt_why why;
@@ -130,9 +131,6 @@ static void tell_saved(struct saver *s, uint64_t began_ms)
         log_debug(AREA, "step %" PRIu64 " is in memory", c->mark.step);
     } else {
         log_saved(s, began_ms);
-    }
-    if (s->on_saved != NULL) {
-        s->on_saved(s->arg, c->mark.step);
     }
     if (s->config.depot) {
         return; /* Old ones are gone already. */
@@ -199,7 +197,7 @@ static bool write_copy(struct saver *s)
 
     if (rc == MU_OK) {
         if (c->shard == 0) {
-            tell_saved(s, began_ms);
+            settle(s, began_ms);
         }
         return true;
     }
@@ -212,6 +210,32 @@ static bool write_copy(struct saver *s)
 
 /* ---- the thread ---- */
 
+/* Whoever hears that it is saved can have the next one saved: that is told last. */
+static void work(struct saver *s)
+{
+    const size_t room = s->prepare;
+    const uint64_t step = s->copy.mark.step;
+    const bool tells = s->copy.shard == 0 && s->on_saved != NULL;
+    bool kept = false;
+
+    pthread_mutex_unlock(&s->lock);
+    if (room > 0) {
+        (void)saver_room(s, room); /* If there is none, that is said when it is needed. */
+    } else {
+        kept = write_copy(s);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->busy = false;
+    s->prepare = 0;
+    s->kept = kept ? step : s->kept;
+    pthread_cond_broadcast(&s->changed);
+    if (kept && tells) {
+        pthread_mutex_unlock(&s->lock);
+        s->on_saved(s->arg, step);
+        pthread_mutex_lock(&s->lock);
+    }
+}
+
 static void *write_copies(void *arg)
 {
     struct saver *s = arg;
@@ -219,20 +243,7 @@ static void *write_copies(void *arg)
     pthread_mutex_lock(&s->lock);
     while (!s->stop) {
         if (s->busy) {
-            const size_t room = s->prepare;
-            bool kept = false;
-
-            pthread_mutex_unlock(&s->lock);
-            if (room > 0) {
-                (void)saver_room(s, room); /* If there is none, that is said when it is needed. */
-            } else {
-                kept = write_copy(s);
-            }
-            pthread_mutex_lock(&s->lock);
-            s->busy = false;
-            s->prepare = 0;
-            s->kept = kept ? s->copy.mark.step : s->kept;
-            pthread_cond_broadcast(&s->changed);
+            work(s);
         } else {
             pthread_cond_wait(&s->changed, &s->lock);
         }
