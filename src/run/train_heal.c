@@ -92,7 +92,7 @@ int train_heal(struct train *t)
         }
     }
     pthread_mutex_lock(&run->lock);
-    t->told.checkpoint = MIN(t->told.checkpoint, limit);
+    t->told.checkpoint = t->told.checkpoint <= limit ? t->told.checkpoint : 0;
     pthread_mutex_unlock(&run->lock);
     return rc;
 }

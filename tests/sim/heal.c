@@ -66,7 +66,7 @@ void heal_told(struct world *w, uint32_t worker, const struct generation *g)
     if (!in || (g->flags & GENERATION_HEALS) == 0) {
         return;
     }
-    t->saved = MIN(t->saved, g->base_step);
+    t->saved = t->saved <= g->base_step ? t->saved : 0;
     for (uint64_t step = g->base_step + 1; step <= STEPS_N; step++) {
         w->check.files[step].there = false;
     }
@@ -94,6 +94,7 @@ uint64_t heal_load(struct world *w, uint32_t worker, uint64_t generation, uint64
         world_fail(w, "generation %" PRIu64 " starts from a wrong state", generation);
     }
     era->base = step;
+    t->saved = w->config.heal ? step : t->saved; /* A cluster that goes on from it is to know. */
     return step;
 }
 
@@ -152,12 +153,15 @@ void heal_stop(struct world *w, uint32_t worker, const struct step_effect *e)
     const struct era *era = era_of(w, e->group->number);
     uint32_t said_n, most_n;
 
+    if (era->lineage != w->check.lineage) {
+        return; /* A zombie: what the others said then may be forgotten. */
+    }
     count(w, era, e->step, &said_n, &most_n);
     if (e->difference == STEP_STATES && (most_n == said_n || e->most != (most_n * 2 > said_n))) {
         world_fail(w, "%s stops: %u of %u have the same state",
                    trace_worker(w, trainer_at(w, worker)->self), most_n, said_n);
     }
-    if (e->difference == STEP_STATES && e->most && era->lineage == w->check.lineage) {
+    if (e->difference == STEP_STATES && e->most) {
         w->check.most_found = true;
     }
 }
