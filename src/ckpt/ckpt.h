@@ -152,12 +152,16 @@ int ckpt_list(const char *dir, const char *job, struct ckpt_entry **entries_out,
 /* Names of the jobs in a folder, sorted, each ended by 0, the last by two. free(). */
 int ckpt_jobs(const char *dir, char **names_out, struct ckpt_why *why);
 
-/* Keeps the newest keep_n (at least one) and those whose step is a multiple of `every` (0: none for
- * that reason), and takes the others away; and what attempts for steps before the newest have left
- * behind, whoever's they are: a writer that failed may have come after ckpt_abandon(). And those
- * for the newest's step, with a tag other than `tag` (may be NULL). */
-int ckpt_prune(const char *dir, const char *job, uint32_t keep_n, uint64_t every, const char *tag,
-               struct ckpt_why *why);
+#define CKPT_NEWEST UINT64_MAX
+
+/* `step` has been saved (CKPT_NEWEST: whichever is the newest). Of those up to it, keeps the newest
+ * keep_n (at least one) and those whose step is a multiple of `every` (0: none for that reason),
+ * and takes the others away. Those after it stay, and are nobody's reason to go: a run that went
+ * back behind them, because they are damaged, comes to their steps again. What attempts for steps
+ * before it have left behind goes too, whoever's they are: a writer that failed may have come after
+ * ckpt_abandon(). And those for its step, with a tag other than `tag` (may be NULL). */
+int ckpt_prune(const char *dir, const char *job, uint64_t step, uint32_t keep_n, uint64_t every,
+               const char *tag, struct ckpt_why *why);
 
 /* MU_ENOENT, MU_EIO. */
 int ckpt_remove(const char *dir, const char *job, uint64_t step, struct ckpt_why *why);

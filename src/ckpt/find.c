@@ -258,27 +258,31 @@ static int sweep_old(const char *dir, const char *job, uint64_t step, struct ckp
     return rc == MU_OK && access(now.text, F_OK) == 0 ? remove_folder(old.text, why) : rc;
 }
 
-int ckpt_prune(const char *dir, const char *job, uint32_t keep_n, uint64_t every, const char *tag,
-               struct ckpt_why *why)
+int ckpt_prune(const char *dir, const char *job, uint64_t step, uint32_t keep_n, uint64_t every,
+               const char *tag, struct ckpt_why *why)
 {
     struct ckpt_entry *entries = NULL;
     struct path folder;
-    uint32_t n = 0;
+    uint32_t n = 0, after_n = 0;
     int rc = path_job(&folder, dir, job, why);
 
     if (rc != MU_OK || (rc = ckpt_list(dir, job, &entries, &n, why)) != MU_OK) {
         return rc;
     }
+    while (after_n < n && entries[after_n].step > step) {
+        after_n++;
+    }
     for (uint32_t i = 0; i < n; i++) {
         struct ckpt_why *words = rc == MU_OK ? why : NULL; /* of the first that fails */
-        const bool keep = i < MAX(keep_n, 1) || (every > 0 && entries[i].step % every == 0);
+        const bool keep =
+            i < (uint64_t)after_n + MAX(keep_n, 1) || (every > 0 && entries[i].step % every == 0);
         const int one = keep ? sweep_old(dir, job, entries[i].step, words)
                              : ckpt_remove(dir, job, entries[i].step, words);
 
         rc = rc == MU_OK && one != MU_ENOENT ? one : rc;
     }
-    if (n > 0) {
-        const int one = sweep(folder.text, entries[0].step, tag, rc == MU_OK ? why : NULL);
+    if (after_n < n) {
+        const int one = sweep(folder.text, entries[after_n].step, tag, rc == MU_OK ? why : NULL);
 
         rc = rc == MU_OK ? one : rc;
     }

@@ -141,23 +141,9 @@ static int check(const struct depot_task *t, const struct usage *u, struct ckpt_
     return MU_OK;
 }
 
-/* A run that went back behind a damaged one comes to steps before it: that one does not count, or
- * it would be the only one to stay. */
 int room_prune(struct depot_task *t, uint32_t keep, struct ckpt_why *why)
 {
-    struct ckpt_entry *entries = NULL;
-    uint32_t n = 0, after = 0;
-    int rc = ckpt_list(t->d->dir, t->ask.job, &entries, &n, why);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    while (after < n && entries[after].step > t->ask.step) {
-        after++;
-    }
-    free(entries);
-    return ckpt_prune(t->d->dir, t->ask.job, (uint32_t)MIN((uint64_t)keep + after, UINT32_MAX),
-                      t->ask.keep_every, NULL, why);
+    return ckpt_prune(t->d->dir, t->ask.job, t->ask.step, keep, t->ask.keep_every, NULL, why);
 }
 
 int room_make(struct depot_task *t)

@@ -135,8 +135,8 @@ static void settle(struct saver *s, uint64_t began_ms)
     if (s->config.depot) {
         return; /* Old ones are gone already. */
     }
-    if (ckpt_prune(s->config.dir, s->job, s->config.keep, s->config.keep_every, c->tag, &why) !=
-        MU_OK) {
+    if (ckpt_prune(s->config.dir, s->job, c->mark.step, s->config.keep, s->config.keep_every,
+                   c->tag, &why) != MU_OK) {
         log_warn(AREA, "old checkpoints stay: %s", why.text);
     }
 }

@@ -102,7 +102,7 @@ static int save_step(uint64_t step, uint32_t writer)
         rc = gather_and_commit(&t);
     }
     if (rc == MU_OK && writer == 0) {
-        rc = ckpt_prune(kit.dir, KIT_JOB, 1, 0, "mine", NULL);
+        rc = ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 1, 0, "mine", NULL);
     }
     return rc;
 }
@@ -119,7 +119,7 @@ static int save_same(uint32_t writer)
 
 static int prune_all(uint32_t writer)
 {
-    return ckpt_prune(kit.dir, KIT_JOB, 1, 0, NULL, NULL);
+    return ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 1, 0, NULL, NULL);
 }
 
 static int remove_newest(uint32_t writer)
@@ -314,7 +314,7 @@ static bool next_save_succeeds(void)
     struct ckpt_why why;
 
     save_whole(40, 1, "next");
-    if (ckpt_prune(kit.dir, KIT_JOB, 1, 0, NULL, &why) != MU_OK) {
+    if (ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 1, 0, NULL, &why) != MU_OK) {
         print_error("%s\n", why.text);
         return false;
     }

@@ -134,7 +134,7 @@ static int take_in_same(void)
 
 static int prune(void)
 {
-    return ckpt_prune(kit.dir, KIT_JOB, 1, 0, NULL, &why);
+    return ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 1, 0, NULL, &why);
 }
 
 static int remove_older(void)
@@ -210,7 +210,7 @@ static void look(int (*try)(void), int rc, unsigned long call)
         assert_int_equal(ckpt_kit_load(&kit, step, &why), MU_OK);
     }
     assert_int_equal(save_as(40, 1, "next"), MU_OK);
-    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 1, 0, NULL, &why), MU_OK);
+    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 1, 0, NULL, &why), MU_OK);
     assert_int_equal(ckpt_kit_newest(&kit), 40);
     assert_int_equal(ckpt_kit_count(&kit), 1);
 }

@@ -88,7 +88,7 @@ static void expect_steps(const char *steps)
 
 static void prune(uint32_t keep_n, uint64_t every, const char *tag)
 {
-    if (ckpt_prune(kit.dir, KIT_JOB, keep_n, every, tag, &why) != MU_OK) {
+    if (ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, keep_n, every, tag, &why) != MU_OK) {
         fail_msg("%s", why.text);
     }
 }
@@ -297,6 +297,25 @@ static void one_that_was_put_aside_is_found_and_can_go(void **state)
     expect_steps("");
 }
 
+/* 50 is damaged, and the run has gone back behind it: were it one of those to stay, what is saved
+ * now would go at once. */
+static void what_a_run_went_back_behind_is_no_reason_to_go(void **state)
+{
+    static const uint64_t steps[] = {10, 20, 30, 40, 50};
+
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        save(steps[i]);
+    }
+    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 30, 1, 0, NULL, &why), MU_OK);
+    expect_steps("50 40 30");
+    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 45, 1, 0, NULL, &why), MU_OK);
+    expect_steps("50 40");
+    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 5, 1, 0, NULL, &why), MU_OK);
+    expect_steps("50 40");
+    assert_int_equal(ckpt_prune(kit.dir, KIT_JOB, 50, 1, 0, NULL, &why), MU_OK);
+    expect_steps("50");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +330,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(multiples_stay_too, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(what_attempts_left_goes_but_not_what_is_being_written,
                                         open_kit, close_kit),
+        cmocka_unit_test_setup_teardown(what_a_run_went_back_behind_is_no_reason_to_go, open_kit,
+                                        close_kit),
         cmocka_unit_test_setup_teardown(one_can_be_removed, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(what_an_earlier_removal_left_is_no_hindrance, open_kit,
                                         close_kit),

@@ -49,7 +49,7 @@ static int try_lists(void *arg)
 
     if (rc == MU_OK) {
         free(entries);
-        rc = ckpt_prune(kit.dir, KIT_JOB, 2, 0, NULL, NULL);
+        rc = ckpt_prune(kit.dir, KIT_JOB, CKPT_NEWEST, 2, 0, NULL, NULL);
     }
     return rc;
 }
