@@ -307,6 +307,7 @@ static int apply_active(struct cluster *c, const struct rec_active *r, struct ef
     j->active_n = j->members_n;
     j->pending = false;
     j->takeover_asked = false;
+    j->faulted = true; /* A member may have stopped before; if none has, that is seen at once. */
     j->word_ms = c->now_ms;
     suspect_forget(c, j);
     relist(c, j, fx);

@@ -130,11 +130,30 @@ static bool survives(const struct job *j)
     return j->mode != MODE_INPROCESS && j->tally.lost_n > 0 && j->tally.lost_n < j->members_n;
 }
 
+/* Those that are ready; linked: and have reached every member, or are members. */
+static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generation *g, bool linked)
+{
+    uint32_t picked_n = pick_nodes(c, j, true), full_n = 0;
+
+    g->members_n = 0;
+    for (uint32_t i = 0; i < picked_n; i++) {
+        const struct node *n = &c->nodes[c->picked[i]];
+
+        if (!node_suspected(c, n) && (!linked || n->joinable)) {
+            full_n += role_trains(n->role);
+            for (uint32_t s = 0; s < n->slots; s++) {
+                add_member(c, g, n, s, false);
+            }
+        }
+    }
+    return full_n;
+}
+
 static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
-    uint32_t picked_n, full_n = 0;
+    uint32_t full_n;
     bool same = true; /* The same members again are no news. */
 
     if (j->available_n < job_min(j)) {
@@ -150,16 +169,9 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         j->dirty = true;
         return false;
     }
-    picked_n = pick_nodes(c, j, true);
-    for (uint32_t i = 0; i < picked_n; i++) {
-        const struct node *n = &c->nodes[c->picked[i]];
-
-        if (!node_suspected(c, n)) {
-            full_n += role_trains(n->role);
-            for (uint32_t s = 0; s < n->slots; s++) {
-                add_member(c, &g, n, s, false);
-            }
-        }
+    full_n = add_whole_nodes(c, j, &g, job_heals(j));
+    if (job_heals(j) && full_n < job_min(j)) {
+        full_n = add_whole_nodes(c, j, &g, false);
     }
     if (job_heals(j)) {
         g.flags |= GENERATION_HEALS;

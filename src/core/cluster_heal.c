@@ -90,14 +90,14 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
         w->fault_inc = w->fault_inc == r->incarnation ? 0 : w->fault_inc;
         return;
     }
-    if (w->active_inc != w->incarnation) {
-        return;
-    }
     w->fault_inc = w->incarnation;
     w->fault = r->fault;
     w->fault_step = r->step;
     w->odd = r->odd;
     w->agreed = r->agreed;
+    if (w->active_inc != w->incarnation) {
+        return; /* Its generation is not active yet: it is judged when it is. */
+    }
     if (f.gradients || !n->heals || j->finished) {
         end_job(c, j, &f, "", fx);
     } else {
@@ -149,13 +149,16 @@ bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *f
     char more[96];
 
     j->faulted = f.stopped_n > 0;
+    if (!j->faulted && j->saved > j->checkpoint) {
+        job_touch(c, j); /* That had to wait for this. */
+    }
     if (!j->faulted || !judged || j->saving) {
         return false;
     }
     if (f.gradients || j->finished) {
         end_job(c, j, &f, "", fx);
     } else if (f.heal_n * 2 <= f.stopped_n) {
-        end_job(c, j, &f, "; most nodes were started without --heal", fx);
+        end_job(c, j, &f, f.heal_n > 0 ? "; most nodes were started without --heal" : "", fx);
     } else if (!RULE(HEAL_NEEDS_MOST, f.odd != 0)) {
         end_job(c, j, &f, "; it can't heal: no more than half of them are alike", fx);
     } else if (!can_go_back(j, f.agreed)) {

@@ -105,7 +105,6 @@ void check_generation(struct world *w, const struct generation *g)
     era->members_hash = hash;
     era->kind = g->kind;
     era->flags = g->flags;
-    era->from = g->from;
     era->base = g->base_step;
     era->full_n = full_nodes(w, g);
     era->lineage = g->kind == GENERATION_FRESH ? g->number : era_of(w, g->from)->lineage;

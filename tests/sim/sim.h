@@ -184,7 +184,6 @@ struct era {
     uint64_t vouched; /* the newest step of which a member has said the right hash … */
     bool vouched_odd; /* … and another one has said the odd one */
     bool told_stop;   /* a member settled in it as one who has stopped */
-    uint64_t from;
     uint64_t base;
     bool tainted;         /* of the one that began a lineage: a state in it went wrong */
     uint64_t head;        /* of the lineage that this one began: its newest committed step … */
@@ -218,8 +217,8 @@ struct check {
     bool most_found; /* … or may: more than half of its members were alike, one was not */
     uint64_t heal_at;
     uint32_t heal_count, flips_n;
-    uint64_t flip_lineage;
-    bool failed; /* the job has ended so */
+    uint64_t flip_lineage, flip_first; /* where the last was; the first step after which one was */
+    bool failed;                       /* the job has ended so */
     bool ended;
     uint64_t odd_step; /* whose READYs have an odd hash; 0: none yet */
     wid odd_self;

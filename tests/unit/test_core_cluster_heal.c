@@ -280,6 +280,21 @@ static void a_snapshot_remembers_how_often(void **state)
     expect_failed("it went back 3 times");
 }
 
+/* READYs are compared before a generation is known to be active. */
+static void what_is_found_before_a_generation_is_active_counts_when_it_is(void **state)
+{
+    for (const char *n = "abc"; *n != '\0'; n++) {
+        at((char[]){*n, '\0'})->flags = NODE_HEAL;
+    }
+    join("a b c");
+    pass(WINDOW_MS);
+    diverge(2, 0);
+    expect_generation("fresh", "a b c");
+    assert_int_equal(job().active, 0);
+    settle();
+    expect_failed("after step 2 the states of the workers differ; the odd one is n2.0#1");
+}
+
 static void those_who_died_when_they_had_stopped_are_heard(void **state)
 {
     trained("a b c", 10, 20);
@@ -315,6 +330,7 @@ int main(void)
         CASE(a_checkpoint_that_is_reported_meanwhile_does_not_count),
         CASE(the_next_orchestrator_heals_what_the_last_gave_up),
         CASE(a_snapshot_remembers_how_often),
+        CASE(what_is_found_before_a_generation_is_active_counts_when_it_is),
         CASE(those_who_died_when_they_had_stopped_are_heard),
     };
 
