@@ -190,6 +190,7 @@ void heal_record(struct world *w, const struct rec_heal *r)
     uint64_t chance = prng_mix(w->seed ^ r->generation);
 
     c->checkpoint = r->step;
+    c->checkpoint_before = 0;
     if (r->generation <= c->given_up) {
         return; /* It is replayed. */
     }
@@ -215,14 +216,16 @@ void heal_record(struct world *w, const struct rec_heal *r)
 void heal_ended(struct world *w, const char *why)
 {
     struct check *c = &w->check;
+    const uint64_t known[] = {c->checkpoint, c->checkpoint_before};
     uint64_t best = 0;
 
     c->failed = true;
     for (uint32_t i = 0; i < WORKERS_N; i++) {
         const struct trainer *t = trainer_at(w, i);
 
-        for (uint64_t step = 1; t->running && step <= MIN(t->step.agreed, c->checkpoint); step++) {
-            best = c->files[step].there ? MAX(best, step) : best;
+        for (size_t k = 0; t->running && k < ARRAY_LEN(known); k++) {
+            best =
+                known[k] <= t->step.agreed && c->files[known[k]].there ? MAX(best, known[k]) : best;
         }
     }
     if (!c->stopped) {

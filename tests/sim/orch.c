@@ -124,7 +124,10 @@ static struct orch_effects effects(struct world *w)
 static void note_record(struct world *w, const struct record *r)
 {
     if (r->kind == RECORD_CHECKPOINT) {
-        w->check.checkpoint = MAX(w->check.checkpoint, r->u.checkpoint.step);
+        if (r->u.checkpoint.step > w->check.checkpoint) {
+            w->check.checkpoint_before = w->check.checkpoint;
+            w->check.checkpoint = r->u.checkpoint.step;
+        }
     }
     if (r->kind == RECORD_HEAL) {
         heal_record(w, &r->u.heal);

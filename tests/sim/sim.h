@@ -206,7 +206,7 @@ struct check {
     uint64_t lineage;
     uint64_t head;                  /* the newest step that anyone has committed in this lineage */
     uint64_t first_in[STEPS_N + 1]; /* the generation that committed it first */
-    uint64_t checkpoint;
+    uint64_t checkpoint, checkpoint_before;
     struct {
         bool there;
         uint64_t weights[PARTS_N];
