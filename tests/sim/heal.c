@@ -216,12 +216,14 @@ void heal_record(struct world *w, const struct rec_heal *r)
 void heal_ended(struct world *w, const char *why)
 {
     struct check *c = &w->check;
+    const struct era *last = era_of(w, c->newest);
     const uint64_t known[] = {c->checkpoint, c->checkpoint_before};
     uint64_t best = 0;
 
     c->failed = true;
-    for (uint32_t i = 0; i < WORKERS_N; i++) {
-        const struct trainer *t = trainer_at(w, i);
+    /* Those who are away may know better; they are not waited for. */
+    for (uint32_t i = 0; i < last->members_n; i++) {
+        const struct trainer *t = trainer_at(w, last->workers[i]);
 
         for (size_t k = 0; t->running && k < ARRAY_LEN(known); k++) {
             best =
