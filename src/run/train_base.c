@@ -388,8 +388,9 @@ static int from_nothing(struct train *t, bool seen, uint64_t wanted)
 
 static int agree(struct train *t, uint8_t *said, wid *lost_out)
 {
-    const uint64_t wanted = t->group.base_step, limit = wanted != 0 ? wanted : UINT64_MAX;
+    const uint64_t wanted = t->group.base_step;
     const bool heals = (t->group.flags & GENERATION_HEALS) != 0;
+    uint64_t limit = wanted != 0 ? wanted : UINT64_MAX;
     uint64_t step = UINT64_MAX; /* the last that was tried */
     bool seen = false;
     int rc;
@@ -417,7 +418,14 @@ static int agree(struct train *t, uint8_t *said, wid *lost_out)
         }
         if (rc == MU_OK) {
             step = newest(said, t->step.group.n);
-            rc = step != 0 ? try_one(t, &f, step, said, lost_out) : from_nothing(t, seen, wanted);
+            rc = step != 0 ? try_one(t, &f, step, said, lost_out) : MU_OK;
+        }
+        if (rc == MU_OK && step == 0 && limit != UINT64_MAX && !heals) {
+            /* What the orchestrator last heard of has made place for newer ones. */
+            limit = step = UINT64_MAX;
+            rc = MU_EAGAIN;
+        } else if (rc == MU_OK && step == 0) {
+            rc = from_nothing(t, seen, wanted);
         }
         let_go(&f);
     } while (rc == MU_EAGAIN);

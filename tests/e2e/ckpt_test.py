@@ -74,6 +74,26 @@ def test_every_node_is_lost_and_new_ones_go_on():
         job.ends_the_same('d', 'e')
 
 
+def test_what_was_saved_while_the_orchestrator_was_away_is_gone_on_from():
+    """It last heard of a checkpoint that has made place for newer ones since."""
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.large(60), '--ckpt-keep', '1', nnodes='1:2')
+        job.limit(17)
+        job.start('a', 'b')
+        kit.wait_until(lambda: (job.job.status() or {}).get('checkpoint') == 15, 'the orchestrator knew of step 15')
+        job.orchestrator.kill9()
+        job.limit(32)
+        kit.wait_until(lambda: ckpt.steps_in(job.folder) == [30], 'step 30 was saved, and no other was left')
+        job.kill_nodes()
+        job.orchestrator.start()
+        job.limit(elastic.NO_LIMIT)
+        job.start('c', 'd')
+        # Nobody could tell it that they are dead; and it has to miss them first.
+        kit.wait_until(lambda: job.orchestrator.ask('takeover', 'default')[0] == 0, 'it was taken over')
+        assert ckpt.went_back(job, 1) == 30
+        job.ends_the_same('c', 'd')
+
+
 # ---- the cluster is ended, and there is another one ----
 
 def part_of_a_run(folder, model, nodes, nproc, back, upto, **more):
