@@ -228,11 +228,14 @@ static void work(struct saver *s)
     s->busy = false;
     s->prepare = 0;
     s->kept = kept ? step : s->kept;
+    s->telling = kept && tells;
     pthread_cond_broadcast(&s->changed);
-    if (kept && tells) {
+    if (s->telling) {
         pthread_mutex_unlock(&s->lock);
         s->on_saved(s->arg, step);
         pthread_mutex_lock(&s->lock);
+        s->telling = false;
+        pthread_cond_broadcast(&s->changed);
     }
 }
 
@@ -307,7 +310,7 @@ bool saver_take(struct saver *s, bool wait)
     bool taken;
 
     pthread_mutex_lock(&s->lock);
-    while (s->busy && (wait || s->prepare > 0)) {
+    while ((s->busy && (wait || s->prepare > 0)) || (s->telling && wait)) {
         pthread_cond_wait(&s->changed, &s->lock);
     }
     taken = !s->busy;

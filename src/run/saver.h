@@ -56,6 +56,7 @@ struct saver {
     pthread_cond_t changed; /* on the monotonic clock */
     pthread_t thread;
     bool open, has_thread, busy, stop;
+    bool telling;             /* what was written is told; the next can be taken */
     uint64_t kept;            /* the last step that this worker has written its part of */
     size_t prepare;           /* bytes that it makes room for, while busy; 0: it writes */
     uint64_t room_generation; /* for whose share there is room */
@@ -73,7 +74,7 @@ void saver_close(struct saver *s, uint64_t wait_ms);
 void saver_drop(struct saver *s);
 
 /* False: the last one is still being written, and it does not wait for that. Otherwise `copy` is
- * the caller's until saver_go(). */
+ * the caller's until saver_go(). Who waits finds that the last one has been told of, too. */
 bool saver_take(struct saver *s, bool wait);
 void saver_go(struct saver *s);
 
