@@ -105,7 +105,8 @@ static bool mending(struct cluster *c, struct job *j)
 }
 
 /* The first trainer's port is what its scripts meet at. The one of the last generation may have
- * stragglers, so its agent's word of another is awaited for a moment. */
+ * stragglers, so its agent's word of another is awaited for a moment: a lease for it to come, and
+ * another in which an agent that can't be heard any more is found to be lost. */
 static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct generation *g)
 {
     wid first = 0;
@@ -117,7 +118,7 @@ static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct
         !node_worker(c, node_by_number(c, wid_node(first)), wid_slot(first))->port_used) {
         return 0;
     }
-    return MAX(j->published_ms, c->jump_ms) + c->config.lease_ms;
+    return MAX(j->published_ms, c->jump_ms) + 2 * (uint64_t)c->config.lease_ms;
 }
 
 /* Somebody was lost while others run (restart mode), or all have stopped: they do not wait for
