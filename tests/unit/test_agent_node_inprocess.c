@@ -301,7 +301,7 @@ static void the_last_words_of_a_process_count_although_its_end_is_known(void **s
     kit_await_gone(pid);
     kill(a, SIGCONT);
     ends_well(k, a);
-    assert_non_null(strstr(kit_read(k, "serve.err"), "a worker has finished"));
+    kit_await_text(k, "serve.err", "a worker has finished");
 }
 
 /* The last one that holds the state stays as long as it may. */
