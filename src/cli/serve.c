@@ -20,18 +20,24 @@ struct serve {
     struct orchestrator *orchestrator;
 };
 
+static void forget_signals(struct serve *s)
+{
+    uv_close((uv_handle_t *)&s->term, NULL);
+    uv_close((uv_handle_t *)&s->interrupt, NULL);
+}
+
 static void stop(uv_signal_t *handle, int number)
 {
     struct serve *s = handle->data;
 
     log_info(AREA, "%s: going. Training goes on without an orchestrator; agents wait for the next.",
              number == SIGTERM ? "SIGTERM" : "SIGINT");
-    uv_close((uv_handle_t *)&s->term, NULL);
-    uv_close((uv_handle_t *)&s->interrupt, NULL);
+    forget_signals(s);
     orchestrator_close(s->orchestrator);
     s->orchestrator = NULL;
 }
 
+/* Before it says that it listens: whoever waits for that may end it in the same moment. */
 static void watch_signals(struct serve *s)
 {
     mu_assert(uv_signal_init(&s->loop, &s->term) == 0);
@@ -84,10 +90,11 @@ static int serve(const struct serve_options *o)
 
     signal(SIGPIPE, SIG_IGN); /* Whoever read the log may go; that ends no orchestrator. */
     mu_assert(uv_loop_init(&s.loop) == 0);
+    watch_signals(&s);
     if (orchestrator_open(&s.loop, &o->config, &s.orchestrator, error) == MU_OK) {
-        watch_signals(&s);
         tell(o);
     } else {
+        forget_signals(&s);
         status = ask_failed("serve", EXIT_FAILURE, "%s", error);
     }
     uv_run(&s.loop, UV_RUN_DEFAULT);
