@@ -106,7 +106,7 @@ static bool is_job(const char *name, size_t n)
 /* Names in their order, each after the last. */
 static int take_names(struct jobs *j, const struct msg_depot_says *m, struct ckpt_why *why)
 {
-    const char *at = (const char *)m->data, *end = at + m->data_n;
+    const char *at = m->data_n > 0 ? (const char *)m->data : "", *end = at + m->data_n;
     char *names;
 
     if (m->data_n > NAMES_MAX - j->n || (m->more && m->data_n == 0)) {
