@@ -36,14 +36,15 @@ def kill_all_again_and_again(model, seed, kills_n, **more):
         job.start('a', 'b', 'c')
         back, told = 0, []
         try:
-            for i in range(kills_n):
+            for _ in range(kills_n):
                 at = back + chance.randrange(1, 12)
                 job.limit(at + 4)
                 kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done')
                 time.sleep(chance.random() / 20)
+                before = len(job.takeovers())
                 job.kill_workers()
                 job.limit(at + 4 + job.every)  # It may have saved the last that it could do.
-                back = ckpt.went_back(job, i + 1)
+                back = ckpt.went_back(job, before + 1)
                 told.append(f'{at}→{back}')
             job.limit(elastic.NO_LIMIT)
             job.ends_the_same()

@@ -79,11 +79,12 @@ def kill_all_nodes_again_and_again(model, seed, kills_n):
                 job.limit(at + 4)
                 kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done')
                 time.sleep(chance.random() / 20)
+                before = len(job.takeovers())
                 job.kill_nodes(*names)
                 names = f'a{i + 1}', f'b{i + 1}'
                 job.limit(at + 4 + job.every)  # It may have saved the last that it could do.
                 job.start(*names)
-                back = ckpt.went_back(job, i + 1)
+                back = ckpt.went_back(job, before + 1)
                 told.append(f'{at}→{back}')
             job.limit(elastic.NO_LIMIT)
             job.ends_the_same(*names)
