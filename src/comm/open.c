@@ -2,6 +2,7 @@
 #include "comm/tender.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,8 @@ int comm_open(const struct comm_config *config, struct comm **comm_out, char *er
         snprintf(error, COMM_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
+    /* The process may exit while our threads are at it: OpenSSL does not go before them. */
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     init_locks(c);
     init_config(c, config);
     const int rc = open_parts(c, config, error);

@@ -4,6 +4,8 @@
 
 #include "comm/addr.h"
 
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -529,9 +531,35 @@ static void members_addresses_are_numbers(void **state)
     assert_int_equal(addr_parse("fd00::2:4711:", &a), MU_EINVAL);
 }
 
+/* ---- a process that exits ---- */
+
+static void openssl_goes(void)
+{
+    _exit(77);
+}
+
+/* Its threads are still at it, and OpenSSL's things are theirs until the very end. */
+static void a_process_may_exit_while_its_links_are_made(void **state)
+{
+    uint8_t sum[EVP_MAX_MD_SIZE];
+    struct kit kit;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        kit_open_all(&kit, 2, 0, false);
+        assert_true(EVP_Digest("", 0, sum, NULL, EVP_sha256(), NULL)); /* as any link does */
+        OPENSSL_atexit(openssl_goes);
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_may_exit_while_its_links_are_made), /* It must be the first. */
         cmocka_unit_test(survivors_of_a_kill_notice_and_go_on),
         cmocka_unit_test(a_probe_links_to_all_members),
         cmocka_unit_test(a_probe_names_who_does_not_answer),
