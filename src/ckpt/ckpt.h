@@ -44,6 +44,10 @@ struct ckpt_why {
     char text[CKPT_PATH_MAX + 256];
 };
 
+/* Gives rc. why may be NULL. */
+int ckpt_say(struct ckpt_why *why, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---- what a checkpoint is ---- */
 
 struct ckpt_part {

@@ -8,9 +8,6 @@
 
 /* ---- words ---- */
 
-/* Gives rc. why may be NULL. */
-int ckpt_say(struct ckpt_why *why, int rc, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 /* "can't WHAT PATH: " and what errno means, with what to do about it; gives its status. */
 int file_failed(struct ckpt_why *why, const char *what, const char *path);
 

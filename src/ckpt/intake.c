@@ -50,14 +50,6 @@ static uint64_t end_of(const struct ckpt_intake *i, uint32_t n)
     return n > 0 ? i->chunks[n - 1].at + i->chunks[n - 1].stored : 0;
 }
 
-static void sum_of(const struct ckpt_intake *i, const void *data, size_t n,
-                   uint8_t sum_out[CKPT_SUM_BYTES])
-{
-    sum_begin(i->sum);
-    sum_add(i->sum, data, n);
-    sum_end(i->sum, sum_out);
-}
-
 static int grow(struct ckpt_intake *i, struct ckpt_why *why)
 {
     const uint32_t cap = MAX(2 * i->cap, 64);
@@ -137,7 +129,7 @@ static int take_up_one(struct ckpt_intake *i, uint8_t *room, struct ckpt_why *wh
     if (n < 0) {
         return file_failed(why, "read", i->shard.text);
     }
-    sum_of(i, room, (size_t)n, sum);
+    sum_of(room, (size_t)n, sum);
     if (n != (ssize_t)t.stored || memcmp(sum, t.sum, sizeof(sum)) != 0) {
         return MU_ENOENT;
     }
@@ -344,7 +336,7 @@ int ckpt_intake_put(struct ckpt_intake *i, uint32_t chunk, const uint8_t *data, 
                         ", and all of them no more than %" PRIu64,
                         chunk, stored, CKPT_CHUNK, i->bytes_max);
     }
-    sum_of(i, data, stored, t.sum);
+    sum_of(data, stored, t.sum);
     if (memcmp(t.sum, sum, sizeof(t.sum)) != 0) {
         return ckpt_say(why, MU_ECORRUPT, "chunk %" PRIu32 " was damaged on its way", chunk);
     }

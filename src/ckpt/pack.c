@@ -9,7 +9,6 @@
 #define LEVEL 1 /* of zstd: the disk is waiting */
 
 struct ckpt_packer {
-    struct sum_state *sum;
     ZSTD_CCtx *zstd; /* these two: NULL until something is compressed */
     uint8_t *packed; /* room for a chunk */
 };
@@ -22,16 +21,13 @@ static int packer_open(struct ckpt_packer **p, bool zstd)
         return MU_ENOMEM;
     }
     *p = o; /* What is not whole is made so by the next call. */
-    if (o->sum == NULL) {
-        o->sum = sum_open();
-    }
     if (zstd && o->packed == NULL) {
         o->packed = malloc(ZSTD_compressBound((size_t)CKPT_CHUNK));
     }
     if (zstd && o->zstd == NULL) {
         o->zstd = ZSTD_createCCtx();
     }
-    return o->sum == NULL || (zstd && (o->packed == NULL || o->zstd == NULL)) ? MU_ENOMEM : MU_OK;
+    return zstd && (o->packed == NULL || o->zstd == NULL) ? MU_ENOMEM : MU_OK;
 }
 
 int ckpt_pack(struct ckpt_packer **p, const uint8_t *data, size_t bytes, bool zstd,
@@ -52,9 +48,7 @@ int ckpt_pack(struct ckpt_packer **p, const uint8_t *data, size_t bytes, bool zs
             bytes = n;
         }
     }
-    sum_begin((*p)->sum);
-    sum_add((*p)->sum, data, bytes);
-    sum_end((*p)->sum, sum_out);
+    sum_of(data, bytes, sum_out);
     *stored_out = data;
     *n_out = (uint32_t)bytes;
     return MU_OK;
@@ -64,9 +58,6 @@ void ckpt_pack_free(struct ckpt_packer *p)
 {
     if (p == NULL) {
         return;
-    }
-    if (p->sum != NULL) {
-        sum_close(p->sum);
     }
     ZSTD_freeCCtx(p->zstd);
     free(p->packed);

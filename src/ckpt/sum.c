@@ -7,6 +7,19 @@
 #include <xxhash.h>
 #endif
 
+static void put(XXH128_hash_t hash, uint8_t sum_out[CKPT_SUM_BYTES])
+{
+    XXH128_canonical_t canonical;
+
+    XXH128_canonicalFromHash(&canonical, hash);
+    memcpy(sum_out, canonical.digest, CKPT_SUM_BYTES);
+}
+
+void sum_of(const void *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES])
+{
+    put(XXH3_128bits(data, n), sum_out);
+}
+
 /* It is never defined: an XXH3_state_t by another name. */
 static XXH3_state_t *state_of(struct sum_state *s)
 {
@@ -35,8 +48,5 @@ void sum_add(struct sum_state *s, const void *data, size_t n)
 
 void sum_end(struct sum_state *s, uint8_t sum_out[CKPT_SUM_BYTES])
 {
-    XXH128_canonical_t canonical;
-
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_of(s)));
-    memcpy(sum_out, canonical.digest, CKPT_SUM_BYTES);
+    put(XXH3_128bits_digest(state_of(s)), sum_out);
 }

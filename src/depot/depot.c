@@ -21,18 +21,6 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-int talk_why(struct ckpt_why *why, int rc, const char *fmt, ...)
-{
-    va_list args;
-
-    if (why != NULL) {
-        va_start(args, fmt);
-        vsnprintf(why->text, sizeof(why->text), fmt, args);
-        va_end(args);
-    }
-    return rc;
-}
-
 /* ---- the line ---- */
 
 int depot_open(const struct depot_line *line, struct depot **d_out)
@@ -62,7 +50,7 @@ void depot_cancel(struct depot *d, const _Atomic bool *cancel)
 
 int talk_cancelled(const struct depot *d, struct ckpt_why *why)
 {
-    return d->cancel != NULL && *d->cancel ? talk_why(why, MU_EDONE, "it was called off") : MU_OK;
+    return d->cancel != NULL && *d->cancel ? ckpt_say(why, MU_EDONE, "it was called off") : MU_OK;
 }
 
 void talk_hang_up(struct depot *d)
@@ -83,7 +71,7 @@ int talk_fault(struct depot *d, struct ckpt_why *why, const char *fmt, ...)
     vsnprintf(own.text, sizeof(own.text), fmt, args);
     va_end(args);
     talk_hang_up(d);
-    return talk_why(why, MU_EPROTO,
+    return ckpt_say(why, MU_EPROTO,
                     "the orchestrator's answer about checkpoints is wrong: %.300s. Is it of "
                     "another version?",
                     own.text);
@@ -151,7 +139,7 @@ static int wait_for_next(struct depot *d, int rc, struct ckpt_why *why)
     }
     if (at_ms - d->down_ms >= d->line.patience_ms) {
         last = *why;
-        return talk_why(why, rc, "%.*s; tried again for %" PRIu32 " s", (int)sizeof(last.text) - 64,
+        return ckpt_say(why, rc, "%.*s; tried again for %" PRIu32 " s", (int)sizeof(last.text) - 64,
                         last.text, d->line.patience_ms / 1000);
     }
     pause_ms = MIN(d->pause_ms, d->down_ms + d->line.patience_ms - at_ms);
@@ -186,7 +174,7 @@ int talk_run(struct depot *d, const void *who, int (*try)(void *arg, struct ckpt
         if (d->unanswered > 0) { /* Nobody waits for them now. */
             talk_hang_up(d);
         }
-        return talk_why(why, rc, "%s", own.text);
+        return ckpt_say(why, rc, "%s", own.text);
     }
 }
 
@@ -227,7 +215,7 @@ int talk_say_all(struct depot *d, struct msg_depot *m, const void *data, size_t 
 int talk_name(struct msg_depot *m, const char *job, uint64_t step, struct ckpt_why *why)
 {
     if (strlen(job) >= sizeof(m->job)) {
-        return talk_why(why, MU_EINVAL, "\"%.64s…\" is too long for the name of a job", job);
+        return ckpt_say(why, MU_EINVAL, "\"%.64s…\" is too long for the name of a job", job);
     }
     strcpy(m->job, job);
     m->step = step;
@@ -249,7 +237,7 @@ static int next(struct depot *d, uint32_t wait_ms, uint64_t *request_out,
             return rc;
         }
         if (at_ms >= end_ms) {
-            talk_why(why, MU_EIO, "the orchestrator has not answered for %" PRIu32 " s",
+            ckpt_say(why, MU_EIO, "the orchestrator has not answered for %" PRIu32 " s",
                      wait_ms / 1000);
             return failed(d, MU_EIO);
         }
@@ -274,7 +262,7 @@ static int status_of(struct depot *d, const struct msg_depot_says *m, struct ckp
     if (status == MU_OK) {
         return MU_OK;
     }
-    talk_why(why, status, "%.*s", (int)sizeof(m->text),
+    ckpt_say(why, status, "%.*s", (int)sizeof(m->text),
              m->text[0] != '\0' ? m->text : mu_strerror(status));
     if (status == MU_EAGAIN) { /* Others may be on their way: they would be taken for new ones. */
         d->again = true;

@@ -45,7 +45,7 @@ static uint64_t shard_bytes(const struct ckpt_manifest *m, uint32_t shard)
 static int wrong_length(const struct get *g, uint32_t shard, uint64_t has, uint64_t should,
                         struct ckpt_why *why)
 {
-    return talk_why(why, MU_ECORRUPT,
+    return ckpt_say(why, MU_ECORRUPT,
                     "%s/shard-%04" PRIu32 " is damaged: it has %" PRIu64
                     " bytes and should have %" PRIu64,
                     g->name, shard, has, should);
@@ -242,14 +242,14 @@ static int try_manifest(void *arg, struct ckpt_why *why)
     int rc = depot_manifest(g->d, g->m.job, g->m.step, &g->text, &g->text_n, &own);
 
     if (rc != MU_ENOENT) {
-        return rc == MU_OK ? MU_OK : talk_why(why, rc, "%s", own.text);
+        return rc == MU_OK ? MU_OK : ckpt_say(why, rc, "%s", own.text);
     }
     rc = try_is_listed(g, &listed, why);
     if (rc != MU_OK) {
         return rc;
     }
-    return listed ? talk_why(why, MU_ECORRUPT, "%s/manifest is missing", g->name)
-                  : talk_why(why, MU_ENOENT, "%s", own.text);
+    return listed ? ckpt_say(why, MU_ECORRUPT, "%s/manifest is missing", g->name)
+                  : ckpt_say(why, MU_ENOENT, "%s", own.text);
 }
 
 /* Each shard is there, and as long as it should be. */
@@ -270,7 +270,7 @@ static int try_shards(void *arg, struct ckpt_why *why)
         g->m.total = 1;
         rc = talk_ask(g->d, &g->m, TALK_ANSWER_MS, &m, why);
         if (rc == MU_ENOENT) {
-            return talk_why(why, MU_ECORRUPT, "%s/shard-%04" PRIu32 " is missing", g->name,
+            return ckpt_say(why, MU_ECORRUPT, "%s/shard-%04" PRIu32 " is missing", g->name,
                             g->looked_n);
         }
         if (rc == MU_OK && m->total != bytes) {
@@ -295,7 +295,7 @@ static int get_open(struct depot *d, const char *job, uint64_t step, struct get 
     int rc;
 
     if (g == NULL) {
-        return talk_why(why, MU_ENOMEM, "no memory to open a checkpoint");
+        return ckpt_say(why, MU_ENOMEM, "no memory to open a checkpoint");
     }
     g->d = d;
     g->m.op = DEPOT_READ;

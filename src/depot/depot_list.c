@@ -32,7 +32,7 @@ static int take_entries(struct list *l, const struct msg_depot_says *m, struct c
     }
     entries = realloc(l->entries, MAX(l->n + n, 1) * sizeof(*entries));
     if (entries == NULL) {
-        return talk_why(why, MU_ENOMEM, "no memory for a list of checkpoints");
+        return ckpt_say(why, MU_ENOMEM, "no memory for a list of checkpoints");
     }
     l->entries = entries;
     for (uint32_t i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ int depot_list(struct depot *d, const char *job, struct ckpt_entry **entries_out
 {
     struct list l = {.d = d, .m = {.op = DEPOT_LIST}};
     int rc = job[0] != '\0' ? talk_name(&l.m, job, 0, why)
-                            : talk_why(why, MU_EINVAL, "the name of the job is empty");
+                            : ckpt_say(why, MU_EINVAL, "the name of the job is empty");
 
     rc = rc == MU_OK ? talk_run(d, &l, try_list, &l, why) : rc;
     if (rc != MU_OK) {
@@ -115,7 +115,7 @@ static int take_names(struct jobs *j, const struct msg_depot_says *m, struct ckp
     }
     names = realloc(j->names, j->n + m->data_n + 1);
     if (names == NULL) {
-        return talk_why(why, MU_ENOMEM, "no memory for a list of jobs");
+        return ckpt_say(why, MU_ENOMEM, "no memory for a list of jobs");
     }
     j->names = names;
     while (at < end) {

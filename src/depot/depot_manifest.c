@@ -18,7 +18,7 @@ static int text_add(struct text *t, const struct msg_depot_says *m, struct ckpt_
         char *bytes = realloc(t->bytes, cap);
 
         if (bytes == NULL) {
-            return talk_why(why, MU_ENOMEM, "no memory for a manifest");
+            return ckpt_say(why, MU_ENOMEM, "no memory for a manifest");
         }
         t->bytes = bytes;
         t->cap = cap;
@@ -35,7 +35,7 @@ static int take_text(struct depot *d, struct text *t, const struct msg_depot_say
         *total = m->total;
     }
     if (m->total == 0 || m->total > CKPT_MANIFEST_MAX) {
-        return talk_why(why, MU_ECORRUPT, "the manifest can't have %" PRIu64 " bytes", m->total);
+        return ckpt_say(why, MU_ECORRUPT, "the manifest can't have %" PRIu64 " bytes", m->total);
     }
     if (m->total != *total) {
         return talk_fault(d, why, "a manifest has changed while it was read");

@@ -42,7 +42,7 @@ static int pack(struct put *p, uint32_t chunk, const uint8_t **stored_out, struc
                    (size_t)ckpt_chunk_bytes(copy->bytes, chunk), copy->zstd, stored_out, &k->stored,
                    k->sum);
     if (rc != MU_OK) {
-        return talk_why(why, rc, "no memory to put a checkpoint");
+        return ckpt_say(why, rc, "no memory to put a checkpoint");
     }
     k->at = chunk > 0 ? k[-1].at + k[-1].stored : 0;
     p->packed_n = MAX(p->packed_n, chunk + 1);
@@ -159,7 +159,7 @@ static int write_text(struct put *p, struct ckpt_why *why)
 
     return rc == MU_OK
                ? MU_OK
-               : talk_why(why, rc, "can't write the manifest: %s",
+               : ckpt_say(why, rc, "can't write the manifest: %s",
                           rc == MU_ENOMEM ? "no memory" : "its parts and chunks don't add up");
 }
 
@@ -220,7 +220,7 @@ static int put_open(struct put *p, struct ckpt_why *why)
     p->m.shards_n = 1;
     p->m.chunks_n = ckpt_chunks(copy->bytes);
     if (copy->parts_n > CKPT_PARTS_MAX || p->m.chunks_n > CKPT_CHUNKS_MAX) {
-        return talk_why(why, MU_EINVAL,
+        return ckpt_say(why, MU_EINVAL,
                         "%" PRIu64 " bytes in %" PRIu32 " parts are too many for a checkpoint",
                         copy->bytes, copy->parts_n);
     }
@@ -229,7 +229,7 @@ static int put_open(struct put *p, struct ckpt_why *why)
     p->m.parts = calloc(MAX(copy->parts_n, 1), sizeof(*p->m.parts));
     p->sum = sum_open();
     if (p->m.chunks == NULL || p->m.parts == NULL || p->sum == NULL) {
-        return talk_why(why, MU_ENOMEM, "no memory to put a checkpoint");
+        return ckpt_say(why, MU_ENOMEM, "no memory to put a checkpoint");
     }
     if (copy->parts_n > 0) {
         memcpy(p->m.parts, copy->parts, copy->parts_n * sizeof(*copy->parts));

@@ -55,10 +55,6 @@ int talk_fault(struct depot *d, struct ckpt_why *why, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void talk_hang_up(struct depot *d);
 
-/* Gives rc. why may be NULL. */
-int talk_why(struct ckpt_why *why, int rc, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Sets what names a checkpoint. MU_EINVAL: the job's name is too long. */
 int talk_name(struct msg_depot *m, const char *job, uint64_t step, struct ckpt_why *why);
 

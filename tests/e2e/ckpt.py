@@ -1,7 +1,6 @@
 """Jobs that train and save: what is in their folder, what is done to it, and what the logs say of it."""
 import contextlib
 import os
-import random
 import re
 import signal
 import subprocess
@@ -144,16 +143,6 @@ def contents(folder):
             with open(os.path.join(where, name), 'rb') as file:
                 found[os.path.join(where, name)] = file.read()
     return found
-
-
-def flip(path, at=None):
-    """One bit; where, is drawn unless it is said."""
-    at = random.randrange(os.path.getsize(path)) if at is None else at
-    with open(path, 'r+b') as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1]))
 
 
 def cut(path):

@@ -170,9 +170,9 @@ def a_folder_with_three(folder, model):
 
 
 DAMAGES = {
-    'a bit of a shard': lambda folder, step: ckpt.flip(ckpt.path_of(folder, step, 'shard-0000')),
+    'a bit of a shard': lambda folder, step: kit.flip(ckpt.path_of(folder, step, 'shard-0000')),
     'half a manifest': lambda folder, step: ckpt.cut(ckpt.path_of(folder, step, 'manifest')),
-    'a bit of a manifest': lambda folder, step: ckpt.flip(ckpt.path_of(folder, step, 'manifest')),
+    'a bit of a manifest': lambda folder, step: kit.flip(ckpt.path_of(folder, step, 'manifest')),
     'half a shard': lambda folder, step: ckpt.cut(ckpt.path_of(folder, step, 'shard-0001')),
     'no shard': lambda folder, step: os.unlink(ckpt.path_of(folder, step, 'shard-0001')),
     'no manifest': lambda folder, step: os.unlink(ckpt.path_of(folder, step, 'manifest')),

@@ -46,14 +46,6 @@ def shard(orchestrator, step):
     return os.path.join(orchestrator.data, 'ckpt', 'a', f'step-{step:012}', 'shard-0000')
 
 
-def flip(path, offset):
-    with open(path, 'r+b') as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 1]))
-
-
 def read_all(path):
     found = {}
     for folder, _, names in os.walk(path):
@@ -113,7 +105,7 @@ def test_rm_removes_but_not_the_last_one():
 def test_damage_is_named_and_so_is_the_one_before():
     with kit.World() as world:
         orchestrator, _ = both(world)
-        flip(shard(orchestrator, 1200), CHUNK + 3)
+        kit.flip(shard(orchestrator, 1200), CHUNK + 3)
         code, _, err = orchestrator.ask('ckpt', 'verify', PLACE, 'a')
         assert code == FAILED, err
         assert 'orchestrator:/a/step-000000001200/shard-0000 is damaged: chunk 1 ' in err, err

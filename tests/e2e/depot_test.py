@@ -326,7 +326,7 @@ def test_the_oldest_makes_room_if_it_would_go_anyway():
 
 
 def test_of_a_damaged_one_it_is_said_and_the_one_before_is_taken():
-    damages = {'a bit of the shard': lambda path: ckpt.flip(os.path.join(path, 'shard-0000')),
+    damages = {'a bit of the shard': lambda path: kit.flip(os.path.join(path, 'shard-0000')),
                'half a manifest': lambda path: ckpt.cut(os.path.join(path, 'manifest')),
                'half a shard': lambda path: ckpt.cut(os.path.join(path, 'shard-0000')),
                'no shard': lambda path: os.unlink(os.path.join(path, 'shard-0000'))}

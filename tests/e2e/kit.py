@@ -117,6 +117,16 @@ def stat_of(pid):
     return (fields[0].decode(), *map(int, fields[1:4]))
 
 
+def flip(path, at=None):
+    """One bit; where, is drawn unless it is said."""
+    at = random.randrange(os.path.getsize(path)) if at is None else at
+    with open(path, 'r+b') as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
 def lives(pid):
     found = stat_of(pid)
     return found is not None and found[0] not in 'ZX'

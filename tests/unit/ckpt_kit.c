@@ -129,17 +129,6 @@ int ckpt_kit_save(const struct ckpt_kit *k, const struct ckpt_target *t, struct 
 
 /* ---- by intake ---- */
 
-static void sum_of(const uint8_t *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES])
-{
-    struct sum_state *s = sum_open();
-
-    mu_assert(s != NULL);
-    sum_begin(s);
-    sum_add(s, data, n);
-    sum_end(s, sum_out);
-    sum_close(s);
-}
-
 static struct ckpt_chunk chunk_of(const struct ckpt_kit *k, uint32_t chunk)
 {
     struct ckpt_chunk c = {.at = chunk * CKPT_CHUNK,

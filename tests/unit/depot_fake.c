@@ -6,17 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void sum_of(const void *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES])
-{
-    struct sum_state *s = sum_open();
-
-    mu_assert(s != NULL);
-    sum_begin(s);
-    sum_add(s, data, n);
-    sum_end(s, sum_out);
-    sum_close(s);
-}
-
 /* ---- answers ---- */
 
 /* data is copied. */

@@ -60,16 +60,6 @@ struct msg_depot_says putter_ask(struct putter *p, const struct msg_depot *m)
 
 /* ---- puts ---- */
 
-void depot_kit_sum(const void *data, size_t n, uint8_t sum_out[DEPOT_SUM_BYTES])
-{
-    struct sum_state *s = sum_open();
-
-    sum_begin(s);
-    sum_add(s, data, n);
-    sum_end(s, sum_out);
-    sum_close(s);
-}
-
 uint32_t putter_begin(struct putter *p)
 {
     struct msg_depot m = putter_msg(p, DEPOT_BEGIN);
@@ -83,10 +73,10 @@ uint32_t putter_begin(struct putter *p)
     }
     assert_true(says.item <= ckpt_chunks(p->state->bytes));
     for (uint32_t i = 0; i < says.item; i++) {
-        depot_kit_sum(p->state->state + i * CKPT_CHUNK,
-                      (size_t)ckpt_chunk_bytes(p->state->bytes, i), sums + i * sizeof(sum));
+        sum_of(p->state->state + i * CKPT_CHUNK, (size_t)ckpt_chunk_bytes(p->state->bytes, i),
+               sums + i * sizeof(sum));
     }
-    depot_kit_sum(sums, says.item * sizeof(sum), sum);
+    sum_of(sums, says.item * sizeof(sum), sum);
     assert_memory_equal(says.sum, sum, sizeof(sum));
     return says.item;
 }
@@ -113,7 +103,7 @@ uint64_t putter_say_chunk(struct putter *p, uint32_t chunk)
     struct msg_depot m = putter_msg(p, DEPOT_PUT);
 
     m.item = chunk;
-    depot_kit_sum(data, n, m.sum);
+    sum_of(data, n, m.sum);
     return say_all(p, &m, data, n);
 }
 

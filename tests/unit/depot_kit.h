@@ -42,7 +42,6 @@ uint8_t *putter_read(struct putter *p, uint32_t item, size_t *n_out);
 /* The steps that there are, the newest first, as "30 20 10"; in a static buffer. */
 const char *putter_list(struct putter *p);
 
-void depot_kit_sum(const void *data, size_t n, uint8_t sum_out[DEPOT_SUM_BYTES]);
 /* In the orchestrator's folder there is this checkpoint, and it is the state. */
 void depot_kit_has(const struct kit *k, const struct ckpt_kit *state, uint64_t step);
 

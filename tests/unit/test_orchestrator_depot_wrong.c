@@ -1,6 +1,7 @@
 /* What is said wrong about checkpoints is answered, or costs a connection, and disturbs nobody
  * else. */
 #include "base/prng.h"
+#include "ckpt/sum.h"
 #include "unit/depot_kit.h"
 #include "unit/unit.h"
 
@@ -243,7 +244,7 @@ static void say_any(struct putter *p, struct prng *draw)
     m.at = prng_below(draw, 3) * 1000 * prng_below(draw, 2);
     m.total = prng_below(draw, 8) == 0 ? UINT64_MAX - prng_below(draw, 2) : m.at + m.data_n;
     m.keep = (uint32_t)prng_below(draw, 3);
-    depot_kit_sum(m.data, m.data_n, m.sum); /* So that chunks of one piece are good ones. */
+    sum_of(m.data, m.data_n, m.sum); /* So that chunks of one piece are good ones. */
     if (client_say(p->cl, WIRE_DEPOT, &m, ++p->request, error) != MU_OK) {
         client_close(p->cl);
         p->cl = NULL;
