@@ -75,7 +75,7 @@ def disturbed(demo):
         demo.node(name)
     demo.wait_world(3)
     demo.wait_step(STEPS // 8)
-    demo.event('a is killed', 'kill -9 of node a, which is rank 0. The others do its slices, too.')
+    demo.event('a is killed', 'kill -9 of node a. The others do its slices, too.')
     demo.kill('a')
     demo.wait_world(2)
     demo.wait_step(STEPS * 2 // 8)
