@@ -135,6 +135,10 @@ MU_API int mu_join(const mu_config *config, mu_run **run_out);
  * that generation, a few seconds at most. The run is released. NULL is fine. */
 MU_API int mu_leave(mu_run *run);
 
+/* This worker gives up: every call that waits, or is made later, returns MU_EDONE; then mu_leave()
+ * releases the run, and says nothing of work that is finished. From any thread; never waits. */
+MU_API int mu_stop(mu_run *run);
+
 typedef struct mu_world_info {
     uint64_t generation; /* the newest; 0: there is none yet */
     int rank;            /* in it; -1: this worker is no member of it */
@@ -403,8 +407,20 @@ typedef int mu_load_fn(void *arg, const void *data, size_t n);
 MU_API int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load,
                           void *arg);
 
-/* What mu_put() gives: count elements. Floating point types. Before mu_data(). */
+/* What mu_put() gives: count elements. Floating point types. Before mu_data(). Called again, it
+ * adds another part, which may be of another type. Parts are reduced one after the other, in the
+ * order of these calls: mu_part() lets those that are complete travel while others are computed. */
+#define MU_PARTS_MAX 16
 MU_API int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype);
+
+/* Instead of config.slices, for those who know it later. Before mu_data(). */
+MU_API int mu_slices(mu_run *run, uint32_t slices);
+
+/* Something that must be the same for all workers of a run, a name and a value, one line each: a
+ * newcomer that differs is refused with both of them. numeric: it decides the bits of a gradient,
+ * no more (--numerics warn lets it pass). A name has no blanks. Before mu_data(). MU_EINVAL,
+ * MU_EEXIST, MU_ELIMIT, MU_ENOMEM. */
+MU_API int mu_fact(mu_run *run, const char *name, const char *value, int numeric);
 
 /* A number that goes with every slice: its mean over a step's samples comes with the step, and is
  * shown with the job. mu_put() gives them in the order of these calls. A name has letters, digits
@@ -435,13 +451,16 @@ typedef struct mu_work {
     uint32_t slice;
     const uint64_t *samples; /* until the next call */
     size_t samples_n;        /* 1 or more */
+    uint64_t position;       /* of the first of them in its epoch; the others follow */
     uint64_t seed;           /* for dropout and augmentation: of (job's seed, step, slice) alone */
     void *out; /* memory for the gradient that travels without a copy: may be given to mu_put() */
+    void *const *outs; /* … for each of its parts; outs[0] is out */
 
     /* MU_STEP: apply this. Means over the step's samples; read-only, until the next call. */
     const void *gradient;
-    const double *metrics; /* by the order of mu_metric() */
-    uint64_t step_samples; /* of the whole step */
+    const void *const *gradients; /* its parts; gradients[0] is gradient */
+    const double *metrics;        /* by the order of mu_metric() */
+    uint64_t step_samples;        /* of the whole step */
 } mu_work;
 
 /* What to do next; waits until there is something. The first call says that this worker is warm.
@@ -458,8 +477,29 @@ typedef struct mu_work {
 MU_API int mu_next(mu_run *run, mu_work *work_out);
 
 /* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is
- * work.out. metrics may be NULL if there are none. */
+ * work.out: then, and if it has several parts, it is what is in work.outs. metrics may be NULL if
+ * there are none. */
 MU_API int mu_put(mu_run *run, const void *gradient, const double *metrics);
+
+/* This part of the slice that is out is complete, in work.outs[part], and stays as it is: it may
+ * begin to travel while the caller computes the others. mu_put() says so of all that are left.
+ * Never needed; returns at once. */
+MU_API int mu_part(mu_run *run, uint32_t part);
+
+/* The samples of any step and slice, so that they can be fetched before they are due: n of them, as
+ * many as there is room for, and what work.position would be. Not of mu_shard(). MU_EINVAL: there
+ * is no such slice, or mu_data() was not called. */
+MU_API int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, size_t room,
+                      size_t *n_out, uint64_t *position_out);
+
+/* From now until the next mu_next() this worker does something else, such as evaluating what it has
+ * trained: the others wait for it however long that takes, and nobody suspects it. */
+MU_API int mu_away(mu_run *run);
+
+/* A number to be shown with the job beside the metrics of its steps: the last one that rank 0 has
+ * said counts; what others say is not. Names as mu_metric() has them, together no more than
+ * MU_METRICS_MAX. Never waits. */
+MU_API int mu_log(mu_run *run, const char *name, double value);
 
 /* Wants the state after the next step to be saved, by all workers, as it is at intervals; returns
  * at once. A run with a folder for checkpoints goes on from the newest one that is intact.

@@ -123,6 +123,7 @@ struct comm_call {
     uint32_t root;    /* reduce, broadcast */
     uint32_t peer;    /* send, recv */
     uint32_t tag;
+    uint32_t lane; /* of a view: two of each lane and size can be held */
     bool recv;
     const uint8_t *holds; /* share: 1 or 0 by rank, the same on all ranks */
     unsigned flags;
@@ -158,6 +159,8 @@ int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *r
 struct comm_started;
 int comm_start(struct comm *c, const struct comm_call *call, struct comm_started **started_out);
 int comm_finish(struct comm_started *started, int64_t timeout_ms, struct comm_result *result_out);
+/* The same for one that nobody wants any more: its result is released. Also after comm_stop(). */
+void comm_abandon(struct comm_started *started);
 
 void comm_release(struct comm *c, const void *view);
 

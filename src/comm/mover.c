@@ -205,3 +205,13 @@ int comm_finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *
     }
     return rc;
 }
+
+void comm_abandon(struct comm_started *s)
+{
+    struct comm *c = s->c;
+    struct comm_result result;
+
+    if (finish(s, -1, &result) == MU_OK) {
+        comm_release(c, result.view);
+    }
+}

@@ -2,11 +2,11 @@
  *
  * Rank r folds part r into a segment of its own; every rank maps it at the place of part r in an
  * address range of its own. So mapping happens once, and the next result of the same size finds
- * everything in place. There are two views of each size, used in turn: before this rank writes its
- * part of one again, every peer has begun the call for it, and no peer begins a call whose view it
- * still shows (MU_ELIMIT). After a failed call or a change of the group that can't be known, so all
- * views are abandoned: their pages stay for whoever still looks at them, and are never written
- * again. */
+ * everything in place. There are two views of each size and lane, used in turn: before this rank
+ * writes its part of one again, every peer has begun the call for it, and no peer begins a call
+ * whose view it still shows (MU_ELIMIT). After a failed call or a change of the group that can't be
+ * known, so all views are abandoned: their pages stay for whoever still looks at them, and are
+ * never written again. */
 #include "comm/exchange.h"
 #include "comm/shm.h"
 
@@ -24,6 +24,7 @@ struct view_part {
 struct view {
     struct view *next;
     uint64_t bytes;
+    uint32_t lane;
     struct extent mine;
     uint64_t used; /* when: grows from call to call */
     bool live;     /* the caller looks at it */
@@ -149,6 +150,7 @@ static struct view *view_make(struct op *op, uint64_t bytes, struct extent mine)
         return NULL;
     }
     v->bytes = bytes;
+    v->lane = op->call->lane;
     v->mine = mine;
     v->parts_n = op->c->group.n;
     v->parts = calloc(v->parts_n, sizeof(*v->parts));
@@ -187,14 +189,15 @@ static void make_place(struct comm *c)
     }
 }
 
-/* Of the two of this size, the one that was not used last; NULL: it is not made yet. */
-static struct view *find(struct comm *c, uint64_t bytes, struct extent mine)
+/* Of the two of this size and lane, the one that was not used last; NULL: it is not made yet. */
+static struct view *find(struct comm *c, uint64_t bytes, uint32_t lane, struct extent mine)
 {
     struct view *older = NULL;
     uint32_t n = 0;
 
     for (struct view *v = c->views->list; v != NULL; v = v->next) {
-        if (v->bytes == bytes && v->mine.lo == mine.lo && v->mine.hi == mine.hi && !v->abandoned) {
+        if (v->bytes == bytes && v->lane == lane && v->mine.lo == mine.lo &&
+            v->mine.hi == mine.hi && !v->abandoned) {
             n++;
             older = older == NULL || v->used < older->used ? v : older;
         }
@@ -209,7 +212,7 @@ int view_take(struct op *op, uint64_t bytes, struct extent mine, struct view **v
     int rc = MU_OK;
 
     pthread_mutex_lock(&c->views->lock);
-    v = find(c, bytes, mine);
+    v = find(c, bytes, op->call->lane, mine);
     if (v == NULL) {
         make_place(c);
         v = view_make(op, bytes, mine);

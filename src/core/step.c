@@ -98,21 +98,40 @@ void say(struct step_effects *fx, enum step_effect_kind kind, uint64_t step)
 
 /* ---- computing ---- */
 
-static void reduce_try(struct step *s, struct step_effects *fx)
+/* All slices of this worker are there, once it has those of `have`. */
+static bool can_reduce(const struct step *s, const struct slices *have)
 {
     struct slices mine;
 
     if (s->phase != STEP_COMPUTING || s->reducing || !s->applied || check_lacks(s)) {
-        return;
+        return false;
     }
     plan_slices(&s->plan, s->group.me, &mine);
     for (size_t i = 0; i < ARRAY_LEN(mine.bits); i++) {
-        if ((mine.bits[i] & ~s->have.bits[i]) != 0) {
-            return;
+        if ((mine.bits[i] & ~have->bits[i]) != 0) {
+            return false;
         }
     }
-    s->reducing = true;
-    say(fx, STEP_REDUCE, s->committed + 1);
+    return true;
+}
+
+static void reduce_try(struct step *s, struct step_effects *fx)
+{
+    if (can_reduce(s, &s->have)) {
+        s->reducing = true;
+        say(fx, STEP_REDUCE, s->committed + 1);
+    }
+}
+
+bool step_is_last(const struct step *s, uint32_t slice)
+{
+    struct slices have = s->have;
+
+    if (slices_has(&have, slice) || plan_rank(&s->plan, slice) != s->group.me) {
+        return false;
+    }
+    slices_add(&have, slice);
+    return can_reduce(s, &have);
 }
 
 static void compute(struct step *s, struct step_effects *fx)

@@ -221,6 +221,9 @@ bool step_fence(const struct step *s, uint64_t generation, const uint8_t *key);
 /* The slice of a step that is checked, if any is. */
 uint32_t step_check_slice(uint64_t step, uint32_t slices_n);
 
+/* Is this slice, which is yet to be computed, the last one that the reduce waits for here? */
+bool step_is_last(const struct step *s, uint32_t slice);
+
 /* Can it go on only when its peers do something? Then a peer that is silent is to be suspected. */
 bool step_waits(const struct step *s);
 

@@ -34,6 +34,9 @@ int call_state(const struct mu_run *run)
     if (run->leaving) {
         return run_fail(MU_EDONE, "this worker has left the run");
     }
+    if (run->given_up) {
+        return run_fail(MU_EDONE, "this worker has given up");
+    }
     if (run->ended) {
         return run_fail(MU_EDONE, "the run has %s%s%s", run->end.failed ? "failed" : "ended",
                         run->end.why[0] != '\0' ? ": " : "", run->end.why);

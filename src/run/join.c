@@ -337,9 +337,27 @@ static void wait_to_leave(struct mu_run *run)
     while (run->callers_n > 1) {
         pthread_cond_wait(&run->changed, &run->lock);
     }
-    while (in_time && told_is_needed(run) && !run->ended && run->lost == MU_OK) {
+    while (in_time && told_is_needed(run) && !run->ended && !run->given_up && run->lost == MU_OK) {
         in_time = call_wait(run, due_ms);
     }
+}
+
+/* The lock is never held for long: whoever waits gives it away. */
+int mu_stop(mu_run *run)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    run->given_up = true;
+    run->news++;
+    data_stop(run);
+    values_end(run, MU_EDONE, "this worker has given up");
+    settings_end(run, MU_EDONE, "this worker has given up");
+    pthread_cond_broadcast(&run->changed);
+    call_exit(run);
+    return MU_OK;
 }
 
 int mu_leave(mu_run *run)
@@ -354,7 +372,7 @@ int mu_leave(mu_run *run)
     if (rc != MU_OK) {
         return rc;
     }
-    if (run->train != NULL && run->train->started && run->train->entered != 0) {
+    if (run->train != NULL && run->train->started && run->train->entered != 0 && !run->given_up) {
         pthread_mutex_unlock(&run->lock); /* Others may need what it knows. */
         train_linger(run->train);
         pthread_mutex_lock(&run->lock);
@@ -373,7 +391,9 @@ int mu_leave(mu_run *run)
     data_stop(run);
     pthread_cond_broadcast(&run->changed);
     wait_to_leave(run);
-    if (!left_out || run->rank < 0) { /* Else it was taken in again: its work goes on elsewhere. */
+    if (!run->given_up &&
+        (!left_out ||
+         run->rank < 0)) { /* Else it was taken in again: its work goes on elsewhere. */
         told_finished(run);
     }
     call_exit(run);

@@ -23,7 +23,7 @@ static bool line_next(const char **rest, struct line *out)
 {
     const char *text = *rest;
     int n = (int)strcspn(text, "\n");
-    bool two = strncmp(text, "state ", 6) == 0 ||
+    bool two = strncmp(text, "state ", 6) == 0 || strncmp(text, "fact ", 5) == 0 ||
                strncmp(text, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0;
     int name_n = word_end(text, 0, n);
 
@@ -63,7 +63,9 @@ static void tell(const struct line *here, const struct line *there, kind_differ_
 {
     const struct line *named = here != NULL ? here : there;
     bool numeric = strncmp(named->text, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0;
-    int skip = numeric ? (int)sizeof(KIND_NUMERIC) - 1 : 0;
+    int skip = numeric                                 ? (int)sizeof(KIND_NUMERIC) - 1
+               : strncmp(named->text, "fact ", 5) == 0 ? 5
+                                                       : 0;
     char ours[DIFFERENCE_MAX / 2], theirs[DIFFERENCE_MAX / 2], text[2 * DIFFERENCE_MAX];
 
     value_write(ours, sizeof(ours), here);

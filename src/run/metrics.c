@@ -1,5 +1,6 @@
 /* Numbers of training on their way to the orchestrator. Training waits for none of it: they are
  * copied, and the control thread says the newest when there is time. */
+#include "core/text.h"
 #include "run/train.h"
 
 #include <string.h>
@@ -12,11 +13,21 @@ enum {
     BACKLOG_MAX = 64 << 10 /* an agent that does not read this much hears of no numbers */
 };
 
+static void make_due(struct mu_run *run)
+{
+    struct metrics *m = &run->metrics;
+    const bool was_due = m->due;
+
+    m->due = m->n + m->logged_n > 0;
+    if (m->due && !was_due) {
+        control_wake(run);
+    }
+}
+
 void told_metrics(struct mu_run *run, uint64_t step, const double *means)
 {
     const struct train *t = run->train;
     struct metrics *m = &run->metrics;
-    bool was_due = m->due;
 
     m->step = step;
     m->n = t->metrics_n;
@@ -24,19 +35,78 @@ void told_metrics(struct mu_run *run, uint64_t step, const double *means)
         memcpy(m->items[i].name, t->metrics[i], sizeof(m->items[i].name));
         memcpy(&m->items[i].bits, &means[i], sizeof(m->items[i].bits));
     }
-    m->due = m->n > 0;
-    if (m->due && !was_due) {
-        control_wake(run);
-    }
+    make_due(run);
 }
+
+/* ---- numbers that are no step's ---- */
+
+static bool is_metric(const struct train *t, const char *name)
+{
+    for (uint32_t i = 0; t != NULL && i < t->metrics_n; i++) {
+        if (strcmp(t->metrics[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int keep(struct mu_run *run, const char *name, double value)
+{
+    struct metrics *m = &run->metrics;
+    const uint32_t metrics_n = run->train != NULL ? run->train->metrics_n : 0;
+    uint32_t i = 0;
+
+    if (is_metric(run->train, name)) {
+        return run_fail(MU_EEXIST, "%s is a metric: mu_put() gives it", name);
+    }
+    while (i < m->logged_n && strcmp(m->logged[i].name, name) != 0) {
+        i++;
+    }
+    if (i + metrics_n >= METRICS_MAX) {
+        return run_fail(MU_ELIMIT, "a job has up to %d numbers: %s is one too many", METRICS_MAX,
+                        name);
+    }
+    strcpy(m->logged[i].name, name);
+    memcpy(&m->logged[i].bits, &value, sizeof(value));
+    m->logged_n = MAX(m->logged_n, i + 1);
+    return MU_OK;
+}
+
+int mu_log(mu_run *run, const char *name, double value)
+{
+    int rc;
+
+    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
+        return run_fail(MU_EINVAL,
+                        "the name of a number is 1 to %d letters, digits, dots, dashes "
+                        "and underscores",
+                        METRIC_NAME_MAX - 1);
+    }
+    rc = call_enter(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = keep(run, name, value);
+    if (rc == MU_OK && run->rank == 0 && !run->alone) {
+        run->metrics.step = run->step;
+        make_due(run);
+    }
+    call_exit(run);
+    return rc;
+}
+
+/* ---- on their way ---- */
 
 static void say(struct mu_run *run)
 {
     struct metrics *m = &run->metrics;
-    struct msg_metrics msg = {
-        .worker = run->life.worker, .step = m->step, .metrics_n = m->n, .metrics = m->items};
+    struct metric all[METRICS_MAX];
+    struct msg_metrics msg = {.worker = run->life.worker, .step = m->step, .metrics = all};
 
     m->due = false;
+    memcpy(all, m->items, m->n * sizeof(*all));
+    memcpy(all + m->n, m->logged, m->logged_n * sizeof(*all));
+    msg.metrics_n = m->n + m->logged_n;
     (void)control_say(run, WIRE_METRICS, &msg); /* Without memory they are lost; others follow. */
 }
 

@@ -63,6 +63,7 @@ struct data {
     int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it … */
     wid blamed;         /* … because of this one; 0: unknown, or said already */
     bool stale;         /* it was left out, and has been told */
+    bool away;          /* the caller does something else: the others are told that it lives */
 };
 
 /* The newest numbers of training, for the orchestrator. */
@@ -72,6 +73,8 @@ struct metrics {
     uint64_t step;
     uint32_t n;
     struct metric items[METRICS_MAX];
+    uint32_t logged_n;
+    struct metric logged[METRICS_MAX]; /* mu_log() */
 };
 
 struct train;
@@ -93,7 +96,8 @@ struct mu_run {
     pthread_cond_t changed; /* on the monotonic clock */
     uint32_t callers_n;     /* threads inside a call; mu_leave() waits for them */
     bool leaving;
-    bool stop; /* the thread: send what is left, see that it is read, then end … */
+    bool given_up; /* mu_stop() */
+    bool stop;     /* the thread: send what is left, see that it is read, then end … */
     bool shut;
     uint64_t stop_ms; /* … by then at the latest */
     uint8_t *out;

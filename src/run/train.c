@@ -2,7 +2,6 @@
 #include "run/train.h"
 
 #include "base/log.h"
-#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,6 +36,7 @@ void train_close(struct mu_run *run)
         return;
     }
     if (t->started) {
+        train_abandon(t);
         train_release(t);
         blocks_drop(&t->blocks, t->buffer);
         blocks_close(&t->blocks);
@@ -47,7 +47,12 @@ void train_close(struct mu_run *run)
     }
     audit_close(t);
     state_close(&t->state);
+    for (uint32_t p = 0; p < t->parts_n; p++) {
+        free(t->flights.items[p].trees);
+    }
+    free(t->flights.owners);
     free(t->samples);
+    free(t->facts);
     free(t->pending.members);
     free(t->group.members);
     free(t);
@@ -63,115 +68,6 @@ uint8_t train_phase(const struct train *t)
         return PHASE_IN;
     }
     return t->warm ? PHASE_WARM : PHASE_WARMING;
-}
-
-/* Takes the lock, and gives what is being set up. NULL: it is too late, or there is no memory. */
-static int set_up(struct mu_run *run, struct train **t_out)
-{
-    int rc = call_enter(run);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    rc = call_state(run);
-    if (rc == MU_OK && run->train != NULL && run->train->started) {
-        rc = run_fail(MU_EBUSY, "training has been set up: this comes before mu_data()");
-    }
-    if (rc == MU_OK) {
-        *t_out = train_get(run);
-        rc = *t_out != NULL ? MU_OK : MU_ENOMEM;
-    }
-    if (rc != MU_OK) {
-        call_exit(run);
-    }
-    return rc;
-}
-
-static int add_state(struct mu_run *run, const char *name, struct state_part *part)
-{
-    struct train *t;
-    int rc;
-
-    if (name == NULL || strnlen(name, STATE_NAME_MAX) == STATE_NAME_MAX) {
-        return run_fail(MU_EINVAL, "a part of the state needs a name of up to %d bytes",
-                        STATE_NAME_MAX - 1);
-    }
-    strcpy(part->name, name);
-    rc = set_up(run, &t);
-    if (rc == MU_OK) {
-        rc = state_add(&t->state, part);
-        call_exit(run);
-    }
-    return rc;
-}
-
-int mu_state(mu_run *run, const char *name, void *data, size_t bytes)
-{
-    struct state_part part = {.data = data, .bytes = bytes};
-
-    if (data == NULL) {
-        return run_fail(MU_EINVAL, "there is no memory of this state: data is NULL");
-    }
-    return add_state(run, name, &part);
-}
-
-int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load, void *arg)
-{
-    struct state_part part = {.save = save, .load = load, .arg = arg};
-
-    if (save == NULL || load == NULL) {
-        return run_fail(MU_EINVAL, "a state by calls needs both of them, save and load");
-    }
-    return add_state(run, name, &part);
-}
-
-int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype)
-{
-    struct train *t;
-    int rc;
-
-    if (count == 0 || (unsigned)dtype > MU_F16) {
-        return run_fail(MU_EINVAL, "a gradient has elements, of type f32, f64, bf16 or f16");
-    }
-    rc = set_up(run, &t);
-    if (rc == MU_OK) {
-        t->gradient_n = count;
-        t->dtype = (enum dtype)dtype;
-        call_exit(run);
-    }
-    return rc;
-}
-
-static int add_metric(struct train *t, const char *name)
-{
-    if (t->metrics_n == MU_METRICS_MAX) {
-        return run_fail(MU_ELIMIT, "there are %d metrics already", MU_METRICS_MAX);
-    }
-    for (uint32_t i = 0; i < t->metrics_n; i++) {
-        if (strcmp(t->metrics[i], name) == 0) {
-            return run_fail(MU_EEXIST, "there is a metric '%s' already", name);
-        }
-    }
-    strcpy(t->metrics[t->metrics_n++], name);
-    return MU_OK;
-}
-
-int mu_metric(mu_run *run, const char *name)
-{
-    struct train *t;
-    int rc;
-
-    if (name == NULL || !text_is_name(name, strnlen(name, STATE_NAME_MAX))) {
-        return run_fail(MU_EINVAL,
-                        "a metric's name is 1 to %d letters, digits, dots, dashes and underscores",
-                        STATE_NAME_MAX - 1);
-    }
-    rc = set_up(run, &t);
-    if (rc == MU_OK) {
-        rc = add_metric(t, name);
-        call_exit(run);
-    }
-    return rc;
 }
 
 /* ---- the beginning ---- */
@@ -196,7 +92,7 @@ static int open_step(struct train *t, uint64_t steps_n)
                         config->slices);
     }
     if (rc == MU_OK) {
-        rc = blocks_open(&t->blocks, t->run->data.comm, t->gradient_n, t->dtype, t->metrics_n,
+        rc = blocks_open(&t->blocks, t->run->data.comm, t->parts, t->parts_n, t->metrics_n,
                          config->slices);
         if (rc != MU_OK) {
             step_close(&t->step);
@@ -237,7 +133,7 @@ static int start(struct train *t, uint64_t steps_n)
     char error[COMM_ERROR_MAX];
     int rc;
 
-    if (t->gradient_n == 0) {
+    if (t->parts_n == 0) {
         return run_fail(MU_EINVAL, "nothing is known of the gradient: call mu_gradient() first");
     }
     rc = data_open(t->run, error);
@@ -268,7 +164,7 @@ int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epo
 {
     struct train *t;
     uint64_t steps_n;
-    int rc = set_up(run, &t);
+    int rc = train_set_up(run, &t);
 
     if (rc != MU_OK) {
         return rc;
@@ -291,7 +187,7 @@ int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epo
 int mu_shard(mu_run *run, uint64_t elements_n)
 {
     struct train *t;
-    int rc = set_up(run, &t);
+    int rc = train_set_up(run, &t);
 
     if (rc != MU_OK) {
         return rc;
@@ -386,6 +282,7 @@ int mu_next(mu_run *run, mu_work *work_out)
         call_exit(run);
         return MU_EINVAL;
     }
+    run->data.away = false;
     pthread_mutex_unlock(&run->lock);
     rc = next(t, work_out);
     pthread_mutex_lock(&run->lock);
@@ -400,6 +297,13 @@ static int check_put(const struct train *t, const void *gradient, const double *
     }
     if (gradient == NULL || (metrics == NULL && t->metrics_n > 0)) {
         return run_fail(MU_EINVAL, "a slice has a gradient and %" PRIu32 " metrics", t->metrics_n);
+    }
+    if (gradient != t->buffer && t->parts_n > 1) {
+        return run_fail(MU_EINVAL, "a gradient of %" PRIu32 " parts is what is in work.outs",
+                        t->parts_n);
+    }
+    if (gradient != t->buffer && t->flights.ready != 0) {
+        return run_fail(MU_EINVAL, "mu_part() has said that the gradient is in work.out");
     }
     return MU_OK;
 }
@@ -421,7 +325,7 @@ int mu_put(mu_run *run, const void *gradient, const double *metrics)
     pthread_mutex_unlock(&run->lock);
     if (rc == MU_OK) {
         if (gradient != t->buffer) {
-            memcpy(t->buffer, gradient, t->gradient_n * dtype_size(t->dtype));
+            memcpy(t->buffer, gradient, t->parts[0].count * dtype_size(t->parts[0].dtype));
         }
         train_put(t, metrics);
     }
@@ -430,7 +334,74 @@ int mu_put(mu_run *run, const void *gradient, const double *metrics)
     return rc;
 }
 
+int mu_part(mu_run *run, uint32_t part)
+{
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    if (t == NULL || !t->out) {
+        rc = t == NULL ? MU_EINVAL : run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
+    } else if (part >= t->parts_n || (t->flights.ready & 1u << part) != 0) {
+        rc = run_fail(MU_EINVAL, "part %" PRIu32 " %s", part,
+                      part >= t->parts_n ? "is not one of the gradient" : "was given already");
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (rc == MU_OK) {
+        train_part(t, part);
+    }
+    pthread_mutex_lock(&run->lock);
+    call_exit(run);
+    return rc;
+}
+
 /* ---- who wants to know ---- */
+
+int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, size_t room,
+               size_t *n_out, uint64_t *position_out)
+{
+    struct order_span span;
+    struct order order;
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    if (t == NULL) {
+        rc = MU_EINVAL;
+    } else if (t->sharded || step == 0 || slice >= t->walk.slices_n ||
+               step > order_steps(&t->walk)) {
+        rc = run_fail(MU_EINVAL, "there is no slice %" PRIu32 " of a step %" PRIu64, slice, step);
+    } else {
+        span = order_slice(&t->walk, step - 1, slice);
+        mu_assert(order_init(&order, t->seed, span.epoch, t->walk.samples_n) == MU_OK);
+        for (uint64_t i = 0; i < MIN(span.n, room); i++) {
+            samples[i] = order_sample(&order, span.first + i);
+        }
+        *n_out = span.n;
+        *position_out = span.first;
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_away(mu_run *run)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    run->data.away = true;
+    pthread_cond_broadcast(&run->changed);
+    call_exit(run);
+    return MU_OK;
+}
 
 int mu_hooks_set(mu_run *run, const mu_hooks *hooks)
 {

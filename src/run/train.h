@@ -5,11 +5,11 @@
  * through mu_run (under its lock): the newest generation, which one is active, the lease; the
  * thread that listens to it wakes this one by mu_run.changed and by comm_poke().
  *
- *   train.c          what the caller calls
+ *   train.c          what the caller calls; train_setup.c: … before it trains
  *   train_drive.c    the loop: looks at the news, does what is due, waits
  *   train_effects.c  what core/step wants
  *   train_slices.c   which samples a slice has, and what becomes of its gradient
- *   train_reduce.c   the end of a step
+ *   train_reduce.c   the end of a step; train_flight.c: parts of it that begin before
  *   train_move.c     generations: told to core/step, and the data plane moved to them
  *   train_blocks.c   the gradients of a step: folded along the tree as they come
  *   train_state.c    what the caller has named as its state: described, digested, …
@@ -86,40 +86,84 @@ int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool who
 
 /* ---- train_blocks.c ---- */
 
+/* What the caller computes for a slice: one or more rows of numbers. */
+struct gradient_part {
+    size_t count;
+    enum dtype dtype;
+};
+
 /* The sum of slices [lo, lo + width) of a step: a whole subtree. */
 struct block {
     uint32_t lo, width;
-    uint8_t *sum;    /* of the gradient */
+    uint8_t *sum;    /* of the gradient, its parts one after another */
     double *metrics; /* … and of the metrics */
 };
 
+/* Two blocks that become one. */
+struct fold {
+    uint8_t *into, *from;
+    bool leaves; /* neither has been multiplied by its samples yet */
+};
+
+#define FOLDS_MAX 16 /* of one slice: one for each level of the tree, and some */
+
 struct blocks {
     struct comm *comm;
-    size_t count;
-    enum dtype dtype;
+    struct gradient_part parts[MU_PARTS_MAX];
+    size_t at[MU_PARTS_MAX + 1]; /* where each is in a buffer, and their end */
+    uint32_t parts_n;
     uint32_t metrics_n;
     struct block *items; /* by lo; room for `slices` */
     uint32_t n, slices_n;
     uint8_t **spare; /* buffers that nobody uses */
     uint32_t spare_n, spare_cap;
+
+    /* the slice that is being put: its place is known, its parts are added one by one */
+    struct fold folds[FOLDS_MAX];
+    uint32_t folds_n;
+    uint32_t folded; /* bits: these parts are */
 };
 
-int blocks_open(struct blocks *b, struct comm *c, size_t count, enum dtype dtype,
-                uint32_t metrics_n, uint32_t slices_n);
+int blocks_open(struct blocks *b, struct comm *c, const struct gradient_part *parts,
+                uint32_t parts_n, uint32_t metrics_n, uint32_t slices_n);
 void blocks_close(struct blocks *b);
 void blocks_clear(struct blocks *b); /* the step is committed */
-/* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). */
+/* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). Part
+ * p of it is at buffer + at[p]. */
 uint8_t *blocks_take(struct blocks *b);
 void blocks_drop(struct blocks *b, uint8_t *buffer);
-/* The mean gradient of n samples is in buffer: makes a leaf of it (times n, which is done when it
+/* The mean gradient of n samples is, or will be, in buffer: a leaf (times n, which is done when it
  * is first needed). n 0: that of an empty slice, whatever is in the buffer. */
-void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
-/* The leaf of a slice is added to its neighbours. */
+void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer);
+void blocks_metrics(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
+/* The leaf of a slice is added to its neighbours: all at once, or its place first, then parts of
+ * it in any order, each once, and what is left of it. */
 void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
+void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer);
+void blocks_put_part(struct blocks *b, uint32_t part);
+void blocks_put_end(struct blocks *b);
 /* Of a leaf's gradient; never all zero. */
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
-/* NULL: there is none. A leaf is multiplied by now. */
-const struct block *blocks_find(struct blocks *b, struct subtree tree);
+/* NULL: there is none. */
+const struct block *blocks_find(const struct blocks *b, struct subtree tree);
+/* A part of its sum. A leaf's is multiplied by now. */
+const void *blocks_part(struct blocks *b, const struct block *block, uint32_t part);
+
+/* ---- train_flight.c ---- */
+
+/* Reduces of single parts that were started while the caller computes the rest of its last slice.
+ * They are started in the order of the parts, as all workers do. */
+struct part_call {
+    struct comm_started *started; /* NULL: it is not under way */
+    struct comm_part *trees;      /* what the call points to, room for all there can be */
+};
+
+struct flights {
+    uint32_t ready; /* bits: parts that the caller has completed */
+    uint32_t n;     /* the first n parts are under way, or done */
+    struct part_call items[MU_PARTS_MAX];
+    uint32_t *owners; /* a copy: the plan may change before the calls are over */
+};
 
 /* ---- train.c ---- */
 
@@ -137,8 +181,10 @@ struct train {
 
     /* what is trained */
     struct state state;
-    size_t gradient_n;
-    enum dtype dtype;
+    struct gradient_part parts[MU_PARTS_MAX];
+    uint32_t parts_n;
+    char *facts; /* lines of kind.h; NULL: none */
+    size_t facts_n;
     char metrics[MU_METRICS_MAX][STATE_NAME_MAX];
     uint32_t metrics_n;
     bool sharded;
@@ -163,12 +209,14 @@ struct train {
     bool out;
     uint32_t slice;
     uint8_t *buffer;
+    void *outs[MU_PARTS_MAX]; /* its parts */
     uint64_t *samples;
     size_t samples_n, samples_cap;
 
     /* the step */
     struct blocks blocks;
-    const void *view; /* the result of the step that is held; NULL */
+    struct flights flights;
+    const void *views[MU_PARTS_MAX]; /* the result of the step that is held; NULL */
     double means[MU_METRICS_MAX];
     uint64_t result_samples;
 
@@ -224,6 +272,13 @@ uint8_t train_phase(const struct train *t);
  * the lock. told.c */
 void told_metrics(struct mu_run *run, uint64_t step, const double *means);
 
+/* ---- train_setup.c ---- */
+
+#define FACTS_MAX (24 << 10) /* bytes of all facts together */
+
+/* Takes the lock, and gives what is being set up. MU_EBUSY: it is too late. MU_ENOMEM. */
+int train_set_up(struct mu_run *run, struct train **t_out);
+
 /* ---- train_drive.c ---- */
 
 /* Goes on until the caller is needed: MU_OK, and *work_out says for what. */
@@ -253,6 +308,18 @@ uint64_t train_epoch(const struct train *t, uint64_t step);
 int train_reduce(struct train *t); /* MU_EAGAIN: go on */
 int train_show(struct train *t, mu_work *work);
 void train_release(struct train *t); /* the result that is held, if any */
+/* One call of the reduce: a part, or (part == parts_n) the metrics. trees: room for as many as this
+ * rank can have. */
+struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_part *trees);
+
+/* ---- train_flight.c ---- */
+
+/* The caller has completed a part of its slice. If it is its last one, it goes on its way. */
+void train_part(struct train *t, uint32_t part);
+/* Waits for a part that is under way. */
+int train_land(struct train *t, uint32_t part, struct comm_result *result);
+/* What is under way comes to nothing. Before the step, or its plan, is another one. */
+void train_abandon(struct train *t);
 
 /* ---- train_effects.c ---- */
 

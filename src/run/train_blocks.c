@@ -6,22 +6,19 @@
 #include <string.h>
 #include <xxhash.h>
 
-static size_t gradient_bytes(const struct blocks *b)
-{
-    return b->count * dtype_size(b->dtype);
-}
+/* A buffer has the parts of the gradient, then the metrics, all aligned, then what each part of a
+ * leaf is still to be multiplied with: a pass over all of it for that alone would cost as much as
+ * an addition, so it is done when the leaf is added to its neighbour, or asked for without one. */
+#define ALIGNED(n) (((n) + 63) & ~(size_t)63)
 
-/* A buffer has the gradient, then the metrics, aligned, then what the gradient of a leaf is still
- * to be multiplied with: a pass over all of it for that alone would cost as much as an addition, so
- * it is done when the leaf is added to its neighbour, or asked for without one. */
-static size_t metrics_at(const struct blocks *b)
+static size_t part_bytes(const struct blocks *b, uint32_t part)
 {
-    return (gradient_bytes(b) + 63) & ~(size_t)63;
+    return b->parts[part].count * dtype_size(b->parts[part].dtype);
 }
 
 static double *metrics_of(const struct blocks *b, uint8_t *buffer)
 {
-    return (double *)(void *)(buffer + metrics_at(b));
+    return (double *)(void *)(buffer + b->at[b->parts_n]);
 }
 
 static uint64_t *times_of(const struct blocks *b, uint8_t *buffer)
@@ -29,15 +26,23 @@ static uint64_t *times_of(const struct blocks *b, uint8_t *buffer)
     return (uint64_t *)(void *)(metrics_of(b, buffer) + b->metrics_n);
 }
 
-int blocks_open(struct blocks *b, struct comm *c, size_t count, enum dtype dtype,
-                uint32_t metrics_n, uint32_t slices_n)
+static size_t buffer_bytes(const struct blocks *b)
+{
+    return b->at[b->parts_n] + (b->metrics_n + b->parts_n) * sizeof(uint64_t);
+}
+
+int blocks_open(struct blocks *b, struct comm *c, const struct gradient_part *parts,
+                uint32_t parts_n, uint32_t metrics_n, uint32_t slices_n)
 {
     *b = (struct blocks){.comm = c,
-                         .count = count,
-                         .dtype = dtype,
+                         .parts_n = parts_n,
                          .metrics_n = metrics_n,
                          .slices_n = slices_n,
                          .spare_cap = slices_n + 2};
+    memcpy(b->parts, parts, parts_n * sizeof(*parts));
+    for (uint32_t p = 0; p < parts_n; p++) {
+        b->at[p + 1] = b->at[p] + ALIGNED(part_bytes(b, p));
+    }
     b->items = calloc(slices_n, sizeof(*b->items));
     b->spare = calloc(b->spare_cap, sizeof(*b->spare));
     if (b->items == NULL || b->spare == NULL) {
@@ -68,7 +73,7 @@ uint8_t *blocks_take(struct blocks *b)
     if (b->spare_n > 0) {
         return b->spare[--b->spare_n];
     }
-    return comm_alloc(b->comm, metrics_at(b) + (b->metrics_n + 1) * sizeof(double));
+    return comm_alloc(b->comm, buffer_bytes(b));
 }
 
 void blocks_drop(struct blocks *b, uint8_t *buffer)
@@ -93,19 +98,31 @@ static void remove_at(struct blocks *b, uint32_t i)
     b->n--;
 }
 
-static void add(struct blocks *b, struct block *left, const struct block *right)
+void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer)
 {
-    if (left->width == 1) {
-        reduce_leaves(b->dtype, left->sum, left->sum, *times_of(b, left->sum), right->sum,
-                      *times_of(b, right->sum), b->count);
-        *times_of(b, left->sum) = 1;
-    } else {
-        reduce_pair(b->dtype, REDUCE_SUM, left->sum, left->sum, right->sum, b->count);
+    for (uint32_t p = 0; p < b->parts_n; p++) {
+        times_of(b, buffer)[p] = MAX(n, 1);
     }
-    reduce_pair(DTYPE_F64, REDUCE_SUM, left->metrics, left->metrics, right->metrics, b->metrics_n);
+    if (n == 0) {
+        memset(buffer, 0, b->at[b->parts_n]);
+    }
 }
 
-/* The block at i and the one after it, if together they are a subtree. */
+void blocks_metrics(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics)
+{
+    double *sums = metrics_of(b, buffer);
+
+    if (n == 0) {
+        memset(sums, 0, b->metrics_n * sizeof(*sums));
+    } else if (b->metrics_n > 0) {
+        reduce_times(DTYPE_F64, n, sums, metrics, b->metrics_n);
+    }
+}
+
+/* ---- adding ---- */
+
+/* The block at i and the one after it, if together they are a subtree: one block from now on, whose
+ * numbers are yet to be added. */
 static bool join_at(struct blocks *b, uint32_t i)
 {
     struct block *left = &b->items[i], *right = &b->items[i + 1];
@@ -114,33 +131,18 @@ static bool join_at(struct blocks *b, uint32_t i)
         (left->lo & left->width) != 0) {
         return false;
     }
-    add(b, left, right);
+    mu_assert(b->folds_n < FOLDS_MAX);
+    b->folds[b->folds_n++] = (struct fold){left->sum, right->sum, left->width == 1};
     left->width *= 2;
-    blocks_drop(b, right->sum);
     remove_at(b, i + 1);
     return true;
 }
 
-void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics)
-{
-    double *sums = metrics_of(b, buffer);
-
-    *times_of(b, buffer) = MAX(n, 1);
-    if (n == 0) {
-        memset(buffer, 0, gradient_bytes(b));
-        memset(sums, 0, b->metrics_n * sizeof(*sums));
-        return;
-    }
-    if (b->metrics_n > 0) {
-        reduce_times(DTYPE_F64, n, sums, metrics, b->metrics_n);
-    }
-}
-
-void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer)
+void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer)
 {
     uint32_t i = 0;
 
-    mu_assert(b->n < b->slices_n);
+    mu_assert(b->n < b->slices_n && b->folds_n == 0 && b->folded == 0);
     while (i < b->n && b->items[i].lo < slice) {
         i++;
     }
@@ -158,32 +160,87 @@ void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer)
     }
 }
 
-static void multiply(struct blocks *b, uint8_t *buffer)
+static void fold_part(const struct blocks *b, const struct fold *f, uint32_t p)
 {
-    uint64_t *times = times_of(b, buffer);
+    const struct gradient_part *part = &b->parts[p];
+    uint8_t *into = f->into + b->at[p];
+    const uint8_t *from = f->from + b->at[p];
+    uint64_t *times = &times_of(b, f->into)[p];
 
-    if (*times > 1) { /* Once is exact. */
-        reduce_times(b->dtype, *times, buffer, buffer, b->count);
+    if (f->leaves) {
+        reduce_leaves(part->dtype, into, into, *times, from, times_of(b, f->from)[p], part->count);
         *times = 1;
+    } else {
+        reduce_pair(part->dtype, REDUCE_SUM, into, into, from, part->count);
     }
 }
 
-const struct block *blocks_find(struct blocks *b, struct subtree tree)
+void blocks_put_part(struct blocks *b, uint32_t part)
+{
+    mu_assert((b->folded & 1u << part) == 0);
+    for (uint32_t i = 0; i < b->folds_n; i++) {
+        fold_part(b, &b->folds[i], part);
+    }
+    b->folded |= 1u << part;
+}
+
+void blocks_put_end(struct blocks *b)
+{
+    for (uint32_t p = 0; p < b->parts_n; p++) {
+        if ((b->folded & 1u << p) == 0) {
+            blocks_put_part(b, p);
+        }
+    }
+    for (uint32_t i = 0; i < b->folds_n; i++) {
+        const struct fold *f = &b->folds[i];
+
+        reduce_pair(DTYPE_F64, REDUCE_SUM, metrics_of(b, f->into), metrics_of(b, f->into),
+                    metrics_of(b, f->from), b->metrics_n);
+        blocks_drop(b, f->from);
+    }
+    b->folds_n = 0;
+    b->folded = 0;
+}
+
+void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer)
+{
+    blocks_put_begin(b, slice, buffer);
+    blocks_put_end(b);
+}
+
+/* ---- finding ---- */
+
+const struct block *blocks_find(const struct blocks *b, struct subtree tree)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         if (b->items[i].lo == tree.lo && b->items[i].width == tree.width) {
-            multiply(b, b->items[i].sum);
             return &b->items[i];
         }
     }
     return NULL;
 }
 
+const void *blocks_part(struct blocks *b, const struct block *block, uint32_t part)
+{
+    uint64_t *times = &times_of(b, block->sum)[part];
+    uint8_t *row = block->sum + b->at[part];
+
+    if (*times > 1) { /* Once is exact. */
+        reduce_times(b->parts[part].dtype, *times, row, row, b->parts[part].count);
+        *times = 1;
+    }
+    return row;
+}
+
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES])
 {
+    XXH128_hash_t h = {0};
     XXH128_canonical_t hash;
 
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(buffer, gradient_bytes(b)));
+    for (uint32_t p = 0; p < b->parts_n; p++) { /* What is between them is nobody's. */
+        h = XXH3_128bits_withSeed(buffer + b->at[p], part_bytes(b, p), h.low64 ^ h.high64);
+    }
+    XXH128_canonicalFromHash(&hash, h);
     memcpy(hash_out, hash.digest, HASH_BYTES);
     hash_out[0] |= 1;
 }

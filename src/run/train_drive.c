@@ -369,8 +369,23 @@ static int turn(struct train *t, mu_work *work)
     return t->reduce_due ? train_reduce(t) : hear(t);
 }
 
+/* Parts of the step are under way: before anything else happens they are waited for. */
+static int land(struct train *t)
+{
+    if (t->flights.n > 0 && t->reduce_due) {
+        return train_reduce(t);
+    }
+    train_abandon(t);
+    return MU_EAGAIN;
+}
+
 int train_drive(struct train *t, mu_work *work_out)
 {
+    int landed = t->flights.n > 0 ? land(t) : MU_EAGAIN;
+
+    if (landed != MU_EAGAIN) {
+        return landed;
+    }
     for (;;) {
         int rc = find_end(t);
 

@@ -28,6 +28,16 @@ static void write_data(FILE *out, const struct train *t)
     }
 }
 
+static void write_gradient(FILE *out, const struct train *t)
+{
+    fprintf(out, "gradient");
+    for (uint32_t i = 0; i < t->parts_n; i++) {
+        fprintf(out, "%s %zu %s", i > 0 ? "," : "", t->parts[i].count,
+                dtype_name(t->parts[i].dtype));
+    }
+    fputc('\n', out);
+}
+
 static void write_metrics(FILE *out, const struct train *t)
 {
     fprintf(out, "metrics");
@@ -68,12 +78,13 @@ int kind_text(const struct train *t, char **text_out)
     }
     fprintf(out, "slices %" PRIu32 "\n", config->slices);
     fprintf(out, "steps %" PRIu64 "\n", config->steps);
-    fprintf(out, "gradient %zu %s\n", t->gradient_n, dtype_name(t->dtype));
+    write_gradient(out, t);
     write_metrics(out, t);
     write_data(out, t);
     fprintf(out, "digest every %" PRIu64 "\n", config->digest_every);
     fprintf(out, "check every %" PRIu64 "\n", config->check_every);
     write_state(out, t, lines);
+    fputs(t->facts != NULL ? t->facts : "", out);
     kind_numerics(out);
     free(lines);
     bad = ferror(out) != 0;

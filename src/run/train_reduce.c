@@ -6,13 +6,15 @@
 
 void train_release(struct train *t)
 {
-    if (t->view != NULL) {
-        comm_release(t->run->data.comm, t->view);
-        t->view = NULL;
+    for (uint32_t p = 0; p < t->parts_n; p++) {
+        if (t->views[p] != NULL) {
+            comm_release(t->run->data.comm, t->views[p]);
+            t->views[p] = NULL;
+        }
     }
 }
 
-static uint32_t find_parts(struct train *t, struct comm_part *parts, bool metrics)
+static uint32_t find_trees(struct train *t, uint32_t part, struct comm_part *trees)
 {
     struct subtree tree;
     uint32_t n = 0;
@@ -22,29 +24,30 @@ static uint32_t find_parts(struct train *t, struct comm_part *parts, bool metric
         const struct block *b = blocks_find(&t->blocks, tree);
 
         mu_assert(b != NULL);
-        parts[n++] =
-            (struct comm_part){tree.lo, tree.width, metrics ? (void *)b->metrics : (void *)b->sum};
+        trees[n++] = (struct comm_part){
+            tree.lo, tree.width, part < t->parts_n ? blocks_part(&t->blocks, b, part) : b->metrics};
     }
     return n;
 }
 
-static int reduce_one(struct train *t, bool metrics, struct comm_result *result)
+struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_part *trees)
 {
-    struct comm_part parts[SLICES_MAX];
+    const bool metrics = part == t->parts_n;
     struct comm_call call = {.op = COMM_ALLREDUCE,
                              .out = metrics ? t->means : NULL,
-                             .count = metrics ? t->metrics_n : t->gradient_n,
-                             .dtype = metrics ? DTYPE_F64 : t->dtype,
+                             .count = metrics ? t->metrics_n : t->parts[part].count,
+                             .dtype = metrics ? DTYPE_F64 : t->parts[part].dtype,
                              .reduce = REDUCE_MEAN,
                              .divisor = t->result_samples,
                              .flags = metrics ? 0 : COMM_VIEW,
+                             .lane = part,
                              .timeout_ms = t->run->config.step_ms,
                              .slices_n = t->step.config.slices_n,
                              .owners = t->step.plan.owner,
-                             .parts = parts};
+                             .parts = trees};
 
-    call.parts_n = find_parts(t, parts, metrics);
-    return comm_run(t->run->data.comm, &call, result);
+    call.parts_n = find_trees(t, part, trees);
+    return call;
 }
 
 static void audit_parts(struct train *t)
@@ -54,6 +57,36 @@ static void audit_parts(struct train *t)
             audit_slice(t, t->reduce_step, s);
         }
     }
+}
+
+/* Parts that are under way are waited for, whatever became of those before them. */
+static int reduce_all(struct train *t, struct comm_result *result)
+{
+    struct comm_part trees[SLICES_MAX];
+    struct comm_result one;
+    const uint32_t calls_n = t->parts_n + (t->metrics_n > 0 ? 1 : 0);
+    const uint32_t flown_n = t->flights.n;
+    int rc = MU_OK;
+
+    for (uint32_t p = 0; p < calls_n && (rc == MU_OK || p < flown_n); p++) {
+        struct comm_call call;
+        int got;
+
+        if (p < flown_n) {
+            got = train_land(t, p, &one);
+        } else {
+            call = train_reduce_call(t, p, trees);
+            got = comm_run(t->run->data.comm, &call, &one);
+        }
+        if (got == MU_OK && p < t->parts_n) {
+            t->views[p] = one.view;
+        }
+        if (rc == MU_OK) {
+            rc = got;
+            *result = one;
+        }
+    }
+    return rc;
 }
 
 int train_reduce(struct train *t)
@@ -68,13 +101,11 @@ int train_reduce(struct train *t)
     train_release(t);
     t->result_samples = train_step_samples(t, t->reduce_step);
     audit_parts(t); /* The others may commit it without another word of this one. */
-    rc = reduce_one(t, false, &result);
-    if (rc == MU_OK) {
-        t->view = result.view;
-        rc = t->metrics_n > 0 ? reduce_one(t, true, &result) : MU_OK;
+    rc = reduce_all(t, &result);
+    if (rc != MU_OK) {
+        train_release(t);
     }
     if (rc == MU_EPEER) {
-        train_release(t);
         train_break(t, result.rank != COMM_NOBODY ? result.worker : 0,
                     t->run->config.step_ms >= 0 &&
                         train_now_us() - began_us >= (uint64_t)t->run->config.step_ms * 1000);
@@ -112,7 +143,8 @@ int train_show(struct train *t, mu_work *work)
                       .generation = t->result_generation,
                       .rank = (int)t->result_rank,
                       .world = (int)t->result_world,
-                      .gradient = t->view,
+                      .gradient = t->views[0],
+                      .gradients = t->views,
                       .metrics = t->means,
                       .step_samples = t->result_samples};
     return MU_OK;

@@ -93,8 +93,14 @@ static void check_leaf(struct train *t)
 
 void train_put(struct train *t, const double *metrics)
 {
+    const bool begun = t->flights.n > 0; /* Its place among the blocks is known. */
+
     t->out = false;
-    blocks_leaf(&t->blocks, t->samples_n, t->buffer, metrics);
+    t->flights.ready = 0;
+    if (!begun) {
+        blocks_leaf(&t->blocks, t->samples_n, t->buffer);
+    }
+    blocks_metrics(&t->blocks, t->samples_n, t->buffer, metrics);
     check_leaf(t);
     if (t->checking) {
         t->checking = false;
@@ -106,7 +112,10 @@ void train_put(struct train *t, const double *metrics)
                                        .generation = t->todo_generation,
                                        .step = t->todo_step,
                                        .slice = t->slice});
-    if (t->todo_step == t->step.committed + 1 && slices_has(&t->step.have, t->slice)) {
+    if (begun) {
+        mu_assert(slices_has(&t->step.have, t->slice));
+        blocks_put_end(&t->blocks);
+    } else if (t->todo_step == t->step.committed + 1 && slices_has(&t->step.have, t->slice)) {
         blocks_put(&t->blocks, t->slice, t->buffer);
     } else { /* It came too late to count. */
         blocks_drop(&t->blocks, t->buffer);
@@ -143,17 +152,24 @@ int train_give(struct train *t, mu_work *work)
     }
     t->before_step = t->todo_step;
     t->out = true;
-    *work = (mu_work){.kind = MU_SLICE,
-                      .step = t->todo_step,
-                      .slice = t->slice,
-                      .samples = t->samples,
-                      .samples_n = t->samples_n,
-                      .seed = order_seed(t->seed, t->todo_step - 1, t->slice),
-                      .out = t->buffer,
-                      .epoch = train_epoch(t, t->todo_step),
-                      .generation = t->group.number,
-                      .rank = (int)t->step.group.me,
-                      .world = (int)t->step.group.n};
+    for (uint32_t p = 0; p < t->parts_n; p++) {
+        t->outs[p] = t->buffer + t->blocks.at[p];
+    }
+    *work =
+        (mu_work){.kind = MU_SLICE,
+                  .step = t->todo_step,
+                  .slice = t->slice,
+                  .samples = t->samples,
+                  .samples_n = t->samples_n,
+                  .position = t->sharded ? t->samples[0]
+                                         : order_slice(&t->walk, t->todo_step - 1, t->slice).first,
+                  .seed = order_seed(t->seed, t->todo_step - 1, t->slice),
+                  .out = t->buffer,
+                  .outs = t->outs,
+                  .epoch = train_epoch(t, t->todo_step),
+                  .generation = t->group.number,
+                  .rank = (int)t->step.group.me,
+                  .world = (int)t->step.group.n};
     return MU_OK;
 }
 

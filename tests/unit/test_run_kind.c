@@ -153,8 +153,8 @@ static void trainer_open(mu_run *run)
 
     memset(&trainer, 0, sizeof(trainer));
     trainer.run = run;
-    trainer.gradient_n = 4;
-    trainer.dtype = DTYPE_F32;
+    trainer.parts[0] = (struct gradient_part){4, DTYPE_F32};
+    trainer.parts_n = 1;
     trainer.walk =
         (struct order_walk){.samples_n = 100, .batch_n = 10, .epochs_n = 2, .slices_n = 8};
     trainer.seed = 7;

@@ -388,7 +388,8 @@ static void blocks_add_up_to_the_same_bits_in_any_order(void **state)
         double metric = 1;
 
         for (uint32_t r = 0; r < RANKS; r++) {
-            assert_int_equal(blocks_open(&of[r], c, N, DTYPE_F32, 1, S), MU_OK);
+            assert_int_equal(blocks_open(&of[r], c, &(struct gradient_part){N, DTYPE_F32}, 1, 1, S),
+                             MU_OK);
         }
         for (uint32_t s = 0; s < S; s++) {
             uint32_t at = (uint32_t)prng_below(&prng, s + 1);
@@ -402,7 +403,8 @@ static void blocks_add_up_to_the_same_bits_in_any_order(void **state)
 
             assert_non_null(buffer);
             memcpy(buffer, leaves[order[i]], sizeof(leaves[0]));
-            blocks_leaf(b, 1, buffer, &metric);
+            blocks_leaf(b, 1, buffer);
+            blocks_metrics(b, 1, buffer, &metric);
             blocks_put(b, order[i], buffer);
         }
         for (uint32_t s = 0; s < S; s += widths[n++]) {
@@ -436,12 +438,12 @@ static void blocks_are_few(void **state)
     uint32_t most = 0;
 
     (void)state;
-    assert_int_equal(blocks_open(&b, c, 3, DTYPE_BF16, 0, S), MU_OK);
+    assert_int_equal(blocks_open(&b, c, &(struct gradient_part){3, DTYPE_BF16}, 1, 0, S), MU_OK);
     for (uint32_t s = 0; s < S; s++) {
         uint8_t *buffer = blocks_take(&b);
 
         memset(buffer, 0, 6);
-        blocks_leaf(&b, s % 3, buffer, NULL);
+        blocks_leaf(&b, s % 3, buffer);
         blocks_put(&b, s, buffer);
         most = MAX(most, b.n);
     }
