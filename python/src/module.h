@@ -7,8 +7,8 @@
  *
  * Functions that give int return 0, or -1 with a Python exception set; those that give PyObject *
  * return a new reference, or NULL with one set. */
-#ifndef MUSTER_PYTHON_MODULE_H
-#define MUSTER_PYTHON_MODULE_H
+#ifndef PYTHON_SRC_MODULE_H
+#define PYTHON_SRC_MODULE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
