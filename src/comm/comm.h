@@ -194,6 +194,13 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
  * Never waits; from any thread. */
 void comm_poke(struct comm *c);
 
+/* Tells the others that this worker lives, although it does nothing: whoever waits for it, in a
+ * call or in comm_hear(), waits as long again. Not told to those for whom there is no room: they
+ * don't listen. Never waits; from any thread. */
+void comm_nudge(struct comm *c);
+/* How many have come. */
+uint32_t comm_nudges(struct comm *c);
+
 /* ---- what happened ---- */
 
 struct comm_stats {

@@ -73,6 +73,7 @@ struct comm {
     _Atomic uint64_t newest; /* as comm_newest() had it */
     _Atomic uint32_t alarm;  /* a futex word: part of every wait */
     _Atomic uint32_t pokes;  /* see comm_poke() … */
+    uint32_t nudges;         /* that have come; under the engine */
     uint32_t pokes_seen;     /* … those that comm_hear() has returned for; under the engine */
     int alarm_fd; /* eventfd: the same for those in poll(), and what peers in shared memory ring */
 };

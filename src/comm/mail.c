@@ -1,4 +1,5 @@
 #include "comm/op.h"
+#include "comm/tender.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,11 @@ int mailbox_take(struct comm *c, struct link *l, uint32_t rank, const struct not
     if (note->bytes > LINK_COPY_MAX) {
         link_lose(l, MU_EPROTO, "a mail that is too long");
         return MU_EPEER;
+    }
+    if (note->bytes == 0) { /* A nudge: there is nothing to keep. */
+        c->nudges++;
+        (void)l->ops->done(l);
+        return MU_OK;
     }
     if (box->n == MAILBOX_MAX) {
         return MU_EAGAIN;
@@ -250,4 +256,37 @@ void comm_poke(struct comm *c)
 {
     atomic_fetch_add(&c->pokes, 1);
     comm_ring(c);
+}
+
+void comm_nudge(struct comm *c)
+{
+    struct note note = {.kind = NOTE_MAIL, .op = COMM_NONE};
+    struct op op = {.c = c};
+
+    if (comm_enter(c) != MU_OK) {
+        return;
+    }
+    if (pthread_mutex_trylock(&c->engine) == 0) { /* Else it is in a call, and does something. */
+        if (call_ready(&op) == MU_OK) {
+            note.generation = c->group.number;
+            for (uint32_t r = 0; r < c->group.n; r++) {
+                if (r != c->group.me) {
+                    (void)c->group.links[r]->ops->send(c->group.links[r], &note, NULL, true);
+                }
+            }
+            (void)group_flush(c);
+        }
+        pthread_mutex_unlock(&c->engine);
+    }
+    comm_leave(c);
+}
+
+uint32_t comm_nudges(struct comm *c)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&c->engine);
+    n = c->nudges;
+    pthread_mutex_unlock(&c->engine);
+    return n;
 }

@@ -205,6 +205,7 @@ int op_drive(struct op *op)
     struct waiter *w = &op->c->waiter;
     uint64_t due_ns = UINT64_MAX;
     uint32_t looked; /* the alarm, when all was well: it rings when anybody goes */
+    uint32_t nudges = op->c->nudges;
     bool sure = false, heard = false;
 
     wait_begin(w, op->c);
@@ -238,7 +239,9 @@ int op_drive(struct op *op)
         looked = w->alarm_seen;
         rc = rc == MU_OK ? sleep_until_changed(op, w, &due_ns) : rc;
         if (rc == MU_ETIMEDOUT && !op->patient) {
-            rc = blame_time(op);
+            rc = op->c->nudges != nudges ? MU_OK : blame_time(op);
+            nudges = op->c->nudges;
+            due_ns = UINT64_MAX;
         }
         if (rc != MU_OK) {
             return rc;

@@ -11,7 +11,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { PROBE_MS = 500 }; /* then whoever is newest by then is probed */
+enum {
+    PROBE_MS = 500, /* then whoever is newest by then is probed */
+    NUDGE_MS = 1000
+};
 
 #define AREA "run"
 
@@ -150,6 +153,21 @@ static void rename_comm(struct mu_run *run)
     pthread_cond_broadcast(&run->changed);
 }
 
+/* The caller is away: those who wait for it are told again, well before they lose patience. */
+static void nudge(struct mu_run *run)
+{
+    const int64_t step_ms = run->config.step_ms;
+    const uint64_t every_ms = step_ms < 0 ? NUDGE_MS : (uint64_t)MAX(MIN(step_ms / 4, NUDGE_MS), 1);
+    const uint64_t due_ms = run_now_ms() + every_ms;
+
+    pthread_mutex_unlock(&run->lock);
+    comm_nudge(run->data.comm);
+    pthread_mutex_lock(&run->lock);
+    while (run->data.away && !is_over(run) && !probe_due(run) && !link_due(run) &&
+           call_wait(run, due_ms)) {
+    }
+}
+
 static void *prober_main(void *arg)
 {
     struct mu_run *run = arg;
@@ -160,6 +178,8 @@ static void *prober_main(void *arg)
             rename_comm(run);
         } else if (probe_due(run) || link_due(run)) {
             probe(run);
+        } else if (run->data.away) {
+            nudge(run);
         } else {
             pthread_cond_wait(&run->changed, &run->lock);
         }

@@ -257,6 +257,7 @@ struct train {
     uint64_t before_step;               /* the last that the caller was told of */
     uint64_t news;                      /* of mu_run, as far as it was looked at */
     uint64_t silent_us;                 /* since when nobody has said anything; 0: somebody has */
+    uint32_t nudges;                    /* … or nudged this one, as many times */
     uint64_t pause_us;                  /* since when nothing gets on; 0: it does */
     uint64_t finished_ms;
 };

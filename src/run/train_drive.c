@@ -98,8 +98,9 @@ static int hear(struct train *t)
     size_t n;
     int rc;
 
-    if (t->silent_us == 0) {
+    if (t->silent_us == 0 || comm_nudges(t->run->data.comm) != t->nudges) {
         t->silent_us = train_now_us();
+        t->nudges = comm_nudges(t->run->data.comm);
     }
     rc = comm_hear(t->run->data.comm, NEWS_MS, frame, sizeof(frame), &n, &rank, NULL);
     if (rc == MU_OK) {

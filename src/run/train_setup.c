@@ -153,23 +153,31 @@ static bool is_line(const char *text, bool blanks)
     return true;
 }
 
+static bool has_fact(const struct train *t, const char *line)
+{
+    const char *at = t->facts;
+
+    while (at != NULL && (at = strstr(at, line)) != NULL) {
+        if (at == t->facts || at[-1] == '\n') {
+            return true;
+        }
+        at++;
+    }
+    return false;
+}
+
 static int add_fact(struct train *t, const char *name, const char *value, bool numeric)
 {
-    const size_t name_n = strlen(name), n = name_n + strlen(value) + FACT_EXTRA;
+    const size_t n = strlen(name) + strlen(value) + FACT_EXTRA;
     char line[FACTS_MAX], *more;
-    const int line_n =
-        snprintf(line, sizeof(line), "%s%s ", numeric ? KIND_NUMERIC : "fact ", name);
-    const char *at = t->facts;
 
     if (t->facts_n + n > FACTS_MAX) {
         return run_fail(MU_ELIMIT, "all facts together have up to %d bytes: %.60s is too much",
                         FACTS_MAX, name);
     }
-    while (at != NULL && (at = strstr(at, line)) != NULL) {
-        if (at == t->facts || at[-1] == '\n') {
-            return run_fail(MU_EEXIST, "the fact %.60s is known already", name);
-        }
-        at += line_n;
+    snprintf(line, sizeof(line), "%s%s ", numeric ? KIND_NUMERIC : "fact ", name);
+    if (has_fact(t, line)) {
+        return run_fail(MU_EEXIST, "the fact %.60s is known already", name);
     }
     more = realloc(t->facts, t->facts_n + n);
     if (more == NULL) {

@@ -52,6 +52,14 @@ def test_churn_by_tcp_changes_nothing():
         a_schedule_changes_nothing(model_of(seed), seed, MUSTER_TRANSPORT='tcp')
 
 
+def test_churn_of_a_gradient_that_travels_in_parts_changes_nothing():
+    for seed in seeds(range(500, 508), (500,)):
+        count, samples = ('500', '40000', '400000')[seed % 3], (1000, 777, 40)[seed % 3]
+        model = elastic.trainer(STEPS, '--sleep-us', '4000', '--digest-every', '7', '--parts', '7',
+                                '--count', count, samples=samples)
+        a_schedule_changes_nothing(model, seed, MUSTER_TRANSPORT='tcp' if seed % 2 else 'auto')
+
+
 def test_churn_of_mnist_changes_nothing():
     for seed in seeds(range(300, 306), ()):
         a_schedule_changes_nothing(elastic.mnist(STEPS, '--sleep-ms', '8'), seed)

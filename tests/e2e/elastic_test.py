@@ -402,6 +402,29 @@ def test_a_worker_that_hangs_is_left_out_and_named_and_another_takes_its_place()
         assert [job.nodes[name].wait() for name in 'abc'] == [0, 0, 0]
 
 
+def test_a_worker_that_is_away_is_waited_for_and_not_taken_for_one_that_hangs():
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(200, '--sleep-us', '1000'), '--step-timeout', '1',
+                               nnodes='3')
+        job.start('a', 'b')
+        job.start('c', TRAINER_AWAY='60')
+        job.ends_well('a', 'b', 'c')
+        assert len({generation for _, generation, *_ in job.steps()}) == 1, job.orchestrator.log()[-3000:]
+        assert [len(job.pids(name)) for name in 'abc'] == [1, 1, 1]
+
+
+def test_a_gradient_in_parts_gives_the_bits_of_one_in_a_row():
+    whole = elastic.trainer(60, '--count', '5000').alone()
+    for transport in 'shm', 'tcp':
+        for parts in '2', '16':
+            with kit.World() as world:
+                job = elastic.Training(world, elastic.trainer(60, '--count', '5000', '--parts', parts),
+                                       nnodes='3', MUSTER_TRANSPORT=transport)
+                job.start('a', 'b', 'c')
+                job.ends_well('a', 'b', 'c')
+                assert job.model.alone() == whole
+
+
 # ---- those who are not what they should be ----
 
 def test_a_state_that_differs_stops_the_job_and_names_the_worker():

@@ -97,6 +97,8 @@ static void a_line_that_one_side_lacks_is_told(void **state)
     expect_differences("slices 8\n", "slices 8\nstate w 4 bytes\nnumeric mkl 7\n", 1,
                        "state w: here none / there 4 bytes|mkl: here none / there 7|");
     expect_differences("", "slices 8\n", 0, "slices: here none / there 8|");
+    expect_differences("fact shape f32 [2]\nfact b 1\n", "fact shape f32 [3]\nfact b 1\n", 0,
+                       "shape: here f32 [2] / there f32 [3]|");
 }
 
 static void numeric_lines_are_told_apart(void **state)
@@ -142,6 +144,29 @@ static void numerics_are_strict_or_warn(void **state)
     assert_false(warn);
 }
 
+static void facts_are_one_line_each_and_said_once(void **state)
+{
+    char *much = calloc(1, FACTS_MAX + 1);
+    mu_run *run;
+
+    assert_int_equal(mu_join(NULL, &run), MU_OK);
+    assert_int_equal(mu_fact(run, "shape:w", "f32 [3, 4]", 0), MU_OK);
+    assert_int_equal(mu_fact(run, "torch", "1.13", 1), MU_OK);
+    assert_int_equal(mu_fact(run, "tor", "a part of a name is another", 1), MU_OK);
+    assert_int_equal(mu_fact(run, "torch", "2.0", 1), MU_EEXIST);
+    assert_int_equal(mu_fact(run, "two words", "x", 0), MU_EINVAL);
+    assert_int_equal(mu_fact(run, "lines", "x\nslices 9", 0), MU_EINVAL);
+    assert_int_equal(mu_fact(run, "", "x", 0), MU_EINVAL);
+    assert_int_equal(mu_fact(run, "x", NULL, 0), MU_EINVAL);
+    memset(much, 'x', FACTS_MAX);
+    assert_int_equal(mu_fact(run, "much", much, 0), MU_ELIMIT);
+    assert_int_equal(mu_fact(run, much, "much", 0), MU_ELIMIT);
+    assert_string_equal(run->train->facts, "fact shape:w f32 [3, 4]\nnumeric torch 1.13\n"
+                                           "numeric tor a part of a name is another\n");
+    assert_int_equal(mu_leave(run), MU_OK);
+    free(much);
+}
+
 /* ---- its text ---- */
 
 static struct train trainer;
@@ -154,7 +179,8 @@ static void trainer_open(mu_run *run)
     memset(&trainer, 0, sizeof(trainer));
     trainer.run = run;
     trainer.parts[0] = (struct gradient_part){4, DTYPE_F32};
-    trainer.parts_n = 1;
+    trainer.parts[1] = (struct gradient_part){2, DTYPE_BF16};
+    trainer.parts_n = 2;
     trainer.walk =
         (struct order_walk){.samples_n = 100, .batch_n = 10, .epochs_n = 2, .slices_n = 8};
     trainer.seed = 7;
@@ -184,7 +210,7 @@ static void the_text_has_a_line_for_each_fact(void **state)
     assert_int_equal(kind_text(&trainer, &text), MU_OK);
     expect_line(text, "slices 8");
     expect_line(text, "steps 20");
-    expect_line(text, "gradient 4 f32");
+    expect_line(text, "gradient 4 f32, 2 bf16");
     expect_line(text, "metrics loss");
     expect_line(text, "data 100 samples, batch 10, epochs 2, seed 7");
     expect_line(text, "digest every 100");
@@ -436,6 +462,7 @@ int main(void)
         cmocka_unit_test(another_order_is_a_difference),
         cmocka_unit_test(a_long_value_is_cut),
         cmocka_unit_test(numerics_are_strict_or_warn),
+        cmocka_unit_test(facts_are_one_line_each_and_said_once),
         cmocka_unit_test(the_text_has_a_line_for_each_fact),
         cmocka_unit_test(a_state_of_many_parts_has_one_line),
         cmocka_unit_test(the_first_leaves_its_text),

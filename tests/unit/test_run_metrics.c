@@ -82,6 +82,41 @@ static void of_many_steps_the_newest_numbers_are_said(void **state)
     fake_leave(&agent, run);
 }
 
+static void other_numbers_are_said_beside_them(void **state)
+{
+    mu_run *run = join();
+    union wire_any msg;
+    char name[] = "number-a";
+
+    assert_int_equal(mu_log(run, "accuracy", 1), MU_EEXIST);
+    assert_int_equal(mu_log(run, "two words", 1), MU_EINVAL);
+    assert_int_equal(mu_log(run, NULL, 1), MU_EINVAL);
+    assert_int_equal(mu_log(run, "rate", 0.125), MU_OK); /* Not rank 0: not at once. */
+    tell(run, 41, 0.5, 0.25);
+    fake_next(&agent, WIRE_METRICS, &msg);
+    assert_int_equal(msg.metrics.metrics_n, 3);
+    assert_string_equal(msg.metrics.metrics[2].name, "rate");
+    assert_true(value(&msg.metrics, 2) == 0.125 && msg.metrics.step == 41);
+    for (int i = 3; i < MU_METRICS_MAX; i++, name[7]++) {
+        assert_int_equal(mu_log(run, name, i), MU_OK);
+    }
+    assert_int_equal(mu_log(run, name, 1), MU_ELIMIT);
+    assert_int_equal(mu_log(run, "rate", 1), MU_OK);
+    fake_leave(&agent, run);
+}
+
+static void rank_0_says_them_at_once(void **state)
+{
+    mu_run *run = fake_join_world(&agent, "4 5");
+    union wire_any msg;
+
+    assert_int_equal(mu_log(run, "rate", 0.125), MU_OK);
+    fake_next(&agent, WIRE_METRICS, &msg);
+    assert_int_equal(msg.metrics.metrics_n, 1);
+    assert_true(value(&msg.metrics, 0) == 0.125);
+    fake_leave(&agent, run);
+}
+
 static void *leave_main(void *arg)
 {
     assert_int_equal(mu_leave(arg), MU_OK);
@@ -114,6 +149,8 @@ int main(void)
         cmocka_unit_test(numbers_are_said_by_their_names),
         cmocka_unit_test(a_number_that_is_none_is_said_too),
         cmocka_unit_test(of_many_steps_the_newest_numbers_are_said),
+        cmocka_unit_test(other_numbers_are_said_beside_them),
+        cmocka_unit_test(rank_0_says_them_at_once),
         cmocka_unit_test(the_last_numbers_are_among_the_last_words),
     };
 

@@ -237,6 +237,102 @@ static void seeds_are_of_the_step_and_the_slice(void **state)
     }
 }
 
+/* ---- parts ---- */
+
+static void parts_have_their_own_types_and_means(void **state)
+{
+    double weights[2] = {0}, metric = 0;
+    mu_work work;
+
+    (void)state;
+    assert_int_equal(mu_state(run, "weights", weights, sizeof(weights)), MU_OK);
+    assert_int_equal(mu_slices(run, 4), MU_OK);
+    assert_int_equal(mu_gradient(run, 3, MU_F32), MU_OK);
+    assert_int_equal(mu_gradient(run, 2, MU_F64), MU_OK);
+    assert_int_equal(mu_metric(run, "size"), MU_OK);
+    assert_int_equal(mu_data(run, 40, 20, 1, SEED), MU_OK);
+    while (mu_next(run, &work) == MU_OK) {
+        if (work.kind == MU_SLICE) {
+            assert_true(work.slice < 4 && work.samples_n == 5 && work.outs[0] == work.out);
+            for (int i = 0; i < 3; i++) {
+                ((float *)work.outs[0])[i] = (float)(work.slice + 1);
+            }
+            assert_int_equal(mu_part(run, 0), MU_OK);
+            ((double *)work.outs[1])[0] =
+                1e-12 * (double)work.slice; /* No f32 would hold the sum. */
+            ((double *)work.outs[1])[1] = 1.0;
+            assert_int_equal(mu_put(run, work.out, &metric), MU_OK);
+        } else {
+            const float *f = work.gradients[0];
+            const double *d = work.gradients[1];
+
+            assert_ptr_equal(work.gradient, f);
+            assert_true(f[0] == 2.5f && f[1] == 2.5f && f[2] == 2.5f && d[1] == 1.0);
+            assert_true(d[0] > 1.49e-12 && d[0] < 1.51e-12);
+            weights[0]++;
+        }
+    }
+    assert_true(weights[0] == 2);
+}
+
+static void parts_that_are_none_or_given_before_are_refused(void **state)
+{
+    float weights[WEIGHTS] = {0};
+    double metric = 0;
+    mu_work work;
+
+    (void)state;
+    set_up(weights);
+    for (int i = 1; i < MU_PARTS_MAX; i++) {
+        assert_int_equal(mu_gradient(run, 1, MU_F16), MU_OK);
+    }
+    assert_int_equal(mu_gradient(run, 1, MU_F32), MU_ELIMIT);
+    assert_int_equal(mu_part(run, 0), MU_EINVAL);
+    assert_int_equal(mu_data(run, 10, 2, 1, SEED), MU_OK);
+    assert_int_equal(mu_part(run, 0), MU_EINVAL);
+    assert_int_equal(mu_next(run, &work), MU_OK);
+    assert_int_equal(mu_part(run, MU_PARTS_MAX), MU_EINVAL);
+    assert_int_equal(mu_part(run, 3), MU_OK);
+    assert_int_equal(mu_part(run, 3), MU_EINVAL);
+    assert_int_equal(mu_put(run, weights, &metric), MU_EINVAL); /* It has more than one part. */
+    assert_non_null(strstr(mu_error(), "work.outs"));
+    assert_int_equal(mu_put(run, work.out, &metric), MU_OK);
+    assert_int_equal(mu_part(run, 3), MU_EINVAL);
+}
+
+/* ---- looking ahead ---- */
+
+static void samples_of_any_slice_are_those_that_it_will_have(void **state)
+{
+    float weights[WEIGHTS] = {0};
+    double metric = 0;
+    uint64_t ahead[64], position;
+    mu_work work;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(mu_samples(run, 1, 0, ahead, 64, &n, &position), MU_EINVAL);
+    set_up(weights);
+    assert_int_equal(mu_data(run, 100, 50, 2, SEED), MU_OK);
+    assert_int_equal(mu_samples(run, 0, 0, ahead, 64, &n, &position), MU_EINVAL);
+    assert_int_equal(mu_samples(run, 5, 0, ahead, 64, &n, &position), MU_EINVAL);
+    assert_int_equal(mu_samples(run, 1, 8, ahead, 64, &n, &position), MU_EINVAL);
+    while (mu_next(run, &work) == MU_OK) {
+        if (work.kind == MU_SLICE) {
+            assert_int_equal(mu_samples(run, work.step, work.slice, ahead, 64, &n, &position),
+                             MU_OK);
+            assert_true(n == work.samples_n && position == work.position);
+            assert_memory_equal(ahead, work.samples, n * sizeof(*ahead));
+            ahead[1] = 7;
+            assert_int_equal(mu_samples(run, work.step, work.slice, ahead, 1, &n, &position),
+                             MU_OK);
+            assert_true(n == work.samples_n && ahead[1] == 7); /* There was room for one. */
+            memset(work.out, 0, sizeof(weights));
+            assert_int_equal(mu_put(run, work.out, &metric), MU_OK);
+        }
+    }
+}
+
 /* ---- hooks ---- */
 
 struct told {
@@ -313,6 +409,8 @@ static void what_is_out_of_order_is_refused(void **state)
     assert_int_equal(mu_data(run, 10, 2, 1, SEED), MU_OK);
     assert_int_equal(mu_data(run, 10, 2, 1, SEED), MU_EBUSY);
     assert_int_equal(mu_metric(run, "late"), MU_EBUSY);
+    assert_int_equal(mu_slices(run, 4), MU_EBUSY);
+    assert_int_equal(mu_fact(run, "late", "yes", 0), MU_EBUSY);
     assert_int_equal(mu_next(run, NULL), MU_EINVAL);
     assert_int_equal(mu_next(run, &work), MU_OK);
     assert_int_equal(mu_next(run, &work), MU_EINVAL);
@@ -336,6 +434,11 @@ static void slices_are_a_power_of_two(void **state)
     set_up(weights);
     assert_int_equal(mu_data(run, 10, 2, 1, SEED), MU_EINVAL);
     assert_non_null(strstr(mu_error(), "power of two"));
+    assert_int_equal(mu_slices(run, 0), MU_EINVAL);
+    assert_int_equal(mu_slices(run, 12), MU_EINVAL);
+    assert_int_equal(mu_slices(run, 2048), MU_EINVAL);
+    assert_int_equal(mu_slices(run, 16), MU_OK);
+    assert_int_equal(mu_data(run, 10, 2, 1, SEED), MU_OK);
 }
 
 static void collectives_are_refused_while_the_step_has_the_group(void **state)
@@ -465,6 +568,9 @@ int main(void)
         LOOP(a_run_may_end_before_its_data),
         LOOP(shards_give_each_element_once_and_in_order),
         LOOP(seeds_are_of_the_step_and_the_slice),
+        LOOP(parts_have_their_own_types_and_means),
+        LOOP(parts_that_are_none_or_given_before_are_refused),
+        LOOP(samples_of_any_slice_are_those_that_it_will_have),
         LOOP(hooks_are_told_of_every_step_and_generation),
         LOOP(what_is_out_of_order_is_refused),
         LOOP(slices_are_a_power_of_two),

@@ -395,6 +395,27 @@ static void leaving_ends_calls_of_other_threads(void **state)
     expect_status(&c, MU_EDONE, "this worker has left the run");
 }
 
+/* Whoever gives up in the middle has not finished: the job is not to end for that. */
+static void giving_up_ends_calls_and_says_nothing_of_an_end(void **state)
+{
+    mu_run *run = join();
+    struct caller c;
+    union wire_any msg;
+
+    call(&c, run, "a", "x", MU_FOREVER);
+    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_int_equal(mu_stop(run), MU_OK);
+    expect_status(&c, MU_EDONE, "given up");
+    assert_int_equal(mu_barrier(run, "b", MU_FOREVER), MU_EDONE);
+    assert_int_equal(mu_regroup(run, MU_FOREVER), MU_EDONE);
+    assert_int_equal(mu_stop(run), MU_OK);
+    fake_end_begin(&agent);
+    assert_int_equal(mu_leave(run), MU_OK);
+    fake_end_join(&agent);
+    assert_int_not_equal(agent.last.phase, PHASE_FINISHED);
+    fake_close(&agent);
+}
+
 /* ---- limits and threads ---- */
 
 static void what_can_not_be_sent_is_refused(void **state)
@@ -508,6 +529,7 @@ int main(void)
         cmocka_unit_test(an_agent_that_dies_ends_calls_that_wait),
         cmocka_unit_test(an_answer_without_sense_ends_the_connection),
         cmocka_unit_test(leaving_ends_calls_of_other_threads),
+        cmocka_unit_test(giving_up_ends_calls_and_says_nothing_of_an_end),
         cmocka_unit_test(what_can_not_be_sent_is_refused),
         cmocka_unit_test(the_largest_value_passes_both_ways),
         cmocka_unit_test(many_threads_may_wait_at_once),

@@ -3,9 +3,10 @@
  *
  * usage: trainer [--steps N] [--slices N] [--samples N] [--global-batch N] [--epochs N] [--seed N]
  *                [--count N] [--sleep-us N] [--warm-ms N] [--digest-every N] [--check-every N]
- *                [--shard TEXT]
+ *                [--parts N] [--shard TEXT]
  *
  * --sleep-us: each slice takes that much longer. --warm-ms: it is that long until it is warm.
+ * --parts: the gradient is given in N parts, one after the other while it "computes".
  * --shard: one character of TEXT per worker and step, by mu_shard().
  *
  * It says what it does, a line each:
@@ -19,9 +20,10 @@
  *     TRAINER_CORRUPT_TIMES=N  … N times, if it comes there so often (0: each time)
  *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
- *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
- *     TRAINER_CKPT=DIR         where it has checkpoints saved, by mu_config
- *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
+ *     TRAINER_AWAY=STEP        after that step it does something else for three seconds, and says
+ * so TRAINER_SAVE=STEP        in that step it wants the state to be saved TRAINER_CKPT=DIR where it
+ * has checkpoints saved, by mu_config TRAINER_MARK=FILE        written with its pid when it is
+ * about to call mu_next() first */
 #include "muster.h"
 
 #include <fcntl.h>
@@ -37,10 +39,11 @@
 struct trainer {
     mu_run *run;
     uint64_t steps, slices, samples, batch, epochs, seed, count, sleep_us, warm_ms, digest_every;
-    uint64_t check_every;
+    uint64_t check_every, parts;
     const char *shard;
     const volatile uint64_t *limit;
     uint64_t corrupt_at, corrupt_times, corrupted_n, round_from, hang_at, save_at;
+    uint64_t away_at;
     float *weights, *momentum, *gradient;
 };
 
@@ -90,10 +93,10 @@ static void compute(struct trainer *t, const mu_work *work, double *loss)
     *loss /= (double)work->samples_n;
 }
 
-static void update(struct trainer *t, const float *mean)
+static void update(struct trainer *t, uint64_t lo, uint64_t hi, const float *mean)
 {
-    for (uint64_t i = 0; i < t->count; i++) {
-        t->momentum[i] = 0.9f * t->momentum[i] + mean[i];
+    for (uint64_t i = lo; i < hi; i++) {
+        t->momentum[i] = 0.9f * t->momentum[i] + mean[i - lo];
         t->weights[i] -= 0.01f * t->momentum[i];
     }
 }
@@ -167,6 +170,27 @@ static void hang(struct trainer *t, uint64_t step)
 
 /* ---- training ---- */
 
+static uint64_t part_at(const struct trainer *t, uint64_t part)
+{
+    return t->count * part / t->parts;
+}
+
+static int put_parts(struct trainer *t, const mu_work *work, const double *loss)
+{
+    for (uint64_t p = 0; p < t->parts; p++) {
+        int rc;
+
+        memcpy(work->outs[p], t->gradient + part_at(t, p),
+               (part_at(t, p + 1) - part_at(t, p)) * sizeof(float));
+        rc = p % 3 == 2 ? MU_OK : mu_part(t->run, (uint32_t)p); /* mu_put() says the others. */
+        if (rc != MU_OK) {
+            return rc;
+        }
+        pause_us(t->sleep_us / t->parts);
+    }
+    return mu_put(t->run, work->out, loss);
+}
+
 static int on_slice(struct trainer *t, const mu_work *work)
 {
     double loss;
@@ -179,13 +203,18 @@ static int on_slice(struct trainer *t, const mu_work *work)
     obey_limit(t, work->step);
     hang(t, work->step);
     compute(t, work, &loss);
+    if (t->parts > 1) {
+        return put_parts(t, work, &loss);
+    }
     pause_us(t->sleep_us);
     return mu_put(t->run, t->gradient, &loss);
 }
 
 static void on_step(struct trainer *t, const mu_work *work)
 {
-    update(t, work->gradient);
+    for (uint64_t p = 0; p < t->parts; p++) {
+        update(t, part_at(t, p), part_at(t, p + 1), work->gradients[p]);
+    }
     if (work->step == t->corrupt_at &&
         (t->corrupt_times == 0 || t->corrupted_n++ < t->corrupt_times)) {
         t->weights[t->count / 2] += 1;
@@ -196,6 +225,9 @@ static void on_step(struct trainer *t, const mu_work *work)
         printf("unsaved=%" PRIu64 " why=%s\n", work->step, mu_error());
     }
     fflush(stdout);
+    if (work->step == t->away_at && mu_away(t->run) == MU_OK) {
+        pause_us(3000000);
+    }
 }
 
 static int declare(struct trainer *t)
@@ -205,8 +237,8 @@ static int declare(struct trainer *t)
     if (rc == MU_OK) {
         rc = mu_state(t->run, "momentum", t->momentum, t->count * sizeof(float));
     }
-    if (rc == MU_OK) {
-        rc = mu_gradient(t->run, t->count, MU_F32);
+    for (uint64_t p = 0; p < t->parts && rc == MU_OK; p++) {
+        rc = mu_gradient(t->run, part_at(t, p + 1) - part_at(t, p), MU_F32);
     }
     if (rc == MU_OK) {
         rc = mu_metric(t->run, "loss");
@@ -283,7 +315,8 @@ static int read_options(struct trainer *t, int argc, char **argv)
                    {"sleep-us", &t->sleep_us},
                    {"warm-ms", &t->warm_ms},
                    {"digest-every", &t->digest_every},
-                   {"check-every", &t->check_every}};
+                   {"check-every", &t->check_every},
+                   {"parts", &t->parts}};
     enum { N = sizeof(numbers) / sizeof(numbers[0]) };
     struct option options[N + 2] = {{0}};
     int at;
@@ -312,10 +345,12 @@ int main(int argc, char **argv)
                         .seed = 1,
                         .count = 500,
                         .digest_every = 10,
+                        .parts = 1,
                         .corrupt_at = number_of("TRAINER_CORRUPT"),
                         .corrupt_times = number_of("TRAINER_CORRUPT_TIMES"),
                         .round_from = number_of("TRAINER_ROUND"),
                         .hang_at = number_of("TRAINER_HANG"),
+                        .away_at = number_of("TRAINER_AWAY"),
                         .save_at = number_of("TRAINER_SAVE")};
     int rc;
 
