@@ -59,7 +59,8 @@ int py_error_init(PyObject *module)
     for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
         PyObject *value = PyLong_FromLong(statuses[i].value);
 
-        if (value == NULL || PyDict_SetItemString(table, statuses[i].name, value) < 0) {
+        if (value == NULL || PyDict_SetItemString(table, statuses[i].name, value) < 0 ||
+            PyModule_AddObjectRef(module, statuses[i].name + sizeof("MU_") - 1, value) < 0) {
             Py_XDECREF(value);
             goto err;
         }
