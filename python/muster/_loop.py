@@ -18,6 +18,7 @@ follows from that:
 - Done and Left end all loops quietly. What the user's program still does on its way out, such as a
   scheduler's step at the end of an epoch that was not finished, is undone at the end of the loops.
 """
+from . import _muster
 from .errors import Done, Left
 
 SLICES_MAX = 1024
@@ -175,6 +176,12 @@ class Epoch:
                 return
             work = loop.next()
         self.finished = True
+
+    def __index__(self):
+        return self.number
+
+    def __str__(self):
+        return str(self.number)
 
     def __repr__(self):
         return f'<epoch {"?" if self._number is None else self._number}>'
@@ -344,6 +351,6 @@ class Loop:
 
     def nothing(self, step):
         """The loops end inside of a step: a gradient that does no harm."""
-        sizes = {'f64': 8, 'bf16': 2, 'f16': 2}
+        sizes = {_muster.F64: 8, _muster.BF16: 2, _muster.F16: 2}
         zeros = tuple(bytes(count * sizes.get(dtype, 4)) for count, dtype in self.gradients)
         return zeros[0] if len(zeros) == 1 else zeros

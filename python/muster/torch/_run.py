@@ -1,0 +1,82 @@
+"""A run that trains models of torch: what join() gives."""
+import torch
+
+from .. import run as _run
+from ._data import StepSampler, samples_of
+from ._things import Things
+from ._train import Loop
+
+UNUSED = ('error', 'zero')
+NONFINITE = ('pass', 'skip', 'stop')
+
+
+class Run(_run.Run):
+    """One worker that trains; muster.torch.join() makes it.
+
+    skipped: how many steps were, because their gradient was not finite (nonfinite="skip")."""
+
+    def __init__(self, things, metrics, threads, nonfinite, unused, overlap, settings):
+        if isinstance(metrics, str):
+            metrics = (metrics,)
+        _one_of('nonfinite', nonfinite, NONFINITE)
+        _one_of('unused', unused, UNUSED)
+        things = Things(things)
+        torch.set_num_threads(threads)
+        super().__init__(**settings)
+        try:
+            self.loop = Loop(self.core, self.state, things, metrics, unused, nonfinite, overlap)
+            for name, value in things.facts():
+                self.core.fact(name, value)
+            self.core.fact('torch.options', f'nonfinite={nonfinite} unused={unused}')
+            for name, value in _numeric(threads):
+                self.core.fact(name, value, numeric=True)
+        except BaseException:
+            self.stop()
+            self.leave()
+            raise
+
+    @property
+    def skipped(self):
+        return self.loop.skipped
+
+    def sampler(self, dataset, global_batch, slices=8, seed=0):
+        """For a DataLoader with processes of its own: DataLoader(dataset, batch_sampler=run.sampler(dataset, global_batch=256),
+        num_workers=2), given to epoch.steps(loader)."""
+        return StepSampler(samples_of(dataset), global_batch, slices, seed)
+
+    def log(self, **numbers):
+        """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward(); their
+        mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as they
+        are, those of rank 0."""
+        self.loop.log(numbers)
+
+
+def _one_of(name, value, choices):
+    if value not in choices:
+        raise ValueError(f'{name}={value!r}: it is one of {", ".join(map(repr, choices))}')
+
+
+def _numeric(threads):
+    """What decides the bits of a gradient, beside the model."""
+    found = [('torch.version', torch.__version__), ('torch.threads', str(threads)),
+             ('torch.mkldnn', f'{torch.backends.mkldnn.is_available()}'),
+             ('torch.deterministic', f'{torch.are_deterministic_algorithms_enabled()}')]
+    for line in torch.__config__.show().splitlines():
+        if 'CPU capability' in line or 'BLAS_INFO' in line:
+            word = 'CPU capability' if 'CPU capability' in line else 'BLAS_INFO'
+            found.append((f'torch.{word.split()[0].lower()}', line.partition(word)[2].strip(' =:usage').split(',')[0]))
+    return found
+
+
+def join(*things, metrics=('loss',), threads=1, nonfinite='pass', unused='error', overlap=True, **settings):
+    """This process becomes a worker that trains these things: models, optimizers, schedulers and whatever else has
+    state_dict() and load_state_dict(), in any order. They are the state of the run: at the first step they become what
+    the others have, or what the newest checkpoint holds.
+
+    metrics: names of numbers that come with each slice; "loss" is given by step.backward(), others by run.log().
+    threads: of torch, in this process. The bits of a result depend on it; it must be the same for all workers.
+    nonfinite: what to do about a step whose gradient has NaN or infinities, on all workers: "pass" (nothing), "skip" or "stop".
+    unused: a parameter that the loss does not depend on is an "error", or its gradient is "zero".
+    overlap: parts of the gradient travel while backward() computes the others.
+    settings: as muster.join() has them, such as checkpoint_dir and checkpoint_every."""
+    return Run(things, metrics, threads, nonfinite, unused, overlap, settings)
