@@ -486,9 +486,9 @@ MU_API int mu_put(mu_run *run, const void *gradient, const double *metrics);
  * Never needed; returns at once. */
 MU_API int mu_part(mu_run *run, uint32_t part);
 
-/* The samples of any step and slice, so that they can be fetched before they are due: n of them, as
- * many as there is room for, and what work.position would be. Not of mu_shard(). MU_EINVAL: there
- * is no such slice, or mu_data() was not called. */
+/* The samples of any step and slice, so that they can be fetched before they are due: as many as
+ * there is room for; *n_out is how many there are, *position_out what work.position would be. Not
+ * of mu_shard(). MU_EINVAL: there is no such slice, or mu_data() was not called. */
 MU_API int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, size_t room,
                       size_t *n_out, uint64_t *position_out);
 
