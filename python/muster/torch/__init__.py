@@ -11,5 +11,6 @@
 """
 from ._run import Run, join
 from ._train import Step
+from .distributed import grown, process_group
 
-__all__ = ['Run', 'Step', 'join']
+__all__ = ['Run', 'Step', 'grown', 'join', 'process_group']

@@ -1,0 +1,120 @@
+"""torch.distributed on muster: the backend `muster`, and the rendezvous of env://.
+
+After `import muster.torch` a script for DistributedDataParallel has
+
+    torch.distributed.init_process_group("muster")
+
+and is started by `muster run`, or alone. When a worker is lost the others' next collective raises
+muster.PeerLost, in DDP's backward too. Then, in the same process,
+
+    torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("muster")
+
+is the group of the next generation: whoever is left, and whoever has come. Ranks keep their order,
+newcomers come after those who stay. A survivor that has not noticed yet finds out in its next
+collective, because the others have moved.
+
+Importing this replaces torch's handler of env://, the default init_method: a worker of `muster run`,
+or a process without RANK, joins its job, moves to the newest generation and has its rank from there;
+RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set. Whoever was
+started by something else, such as torchrun, gets what torch does.
+"""
+import importlib
+import os
+from urllib.parse import parse_qsl, urlparse
+
+import torch.distributed as dist
+
+from .. import _muster
+from ..run import current, join
+from . import _meeting
+from ._group import ProcessGroup
+from ._stock import process_group
+
+# The module: in torch.distributed there is a function of that name.
+_handlers = importlib.import_module('torch.distributed.rendezvous')._rendezvous_handlers
+_stock_env = _handlers['env']
+_group = None  # The newest process group …
+_store = None  # … and the store below it: C++ alone would not keep our half.
+
+
+def joined():
+    """This process as a worker of its job, as the calls of libmuster themselves."""
+    return (current() or join()).core
+
+
+def _is_ours():
+    """Whether env:// is muster's: RANK is the word of another launcher unless we have set it."""
+    return 'MUSTER_SOCKET' in os.environ or 'RANK' not in os.environ or _store is not None
+
+
+def _set_environment(run, store):
+    world = run.world()
+    said = {'RANK': store.place.rank, 'WORLD_SIZE': store.place.size, 'MASTER_ADDR': store.host,
+            'MASTER_PORT': store.port}
+    if world[0] == store.place.generation:
+        said.update(LOCAL_RANK=world[3], LOCAL_WORLD_SIZE=world[4])
+    os.environ.update({name: str(value) for name, value in said.items()})
+
+
+def _check_wish(url, place):
+    """rank= and world_size= of init_process_group() come as a query."""
+    for name, value in parse_qsl(urlparse(url).query):
+        have = {'rank': place.rank, 'world_size': place.size}.get(name)
+        if have is not None and int(value) not in (have, -1):
+            raise ValueError(f'init_process_group({name}={value}), but in generation '
+                             f'{place.generation} it is {have}: leave rank and world_size out')
+
+
+def _env_handler(url, **more):
+    """What torch calls for init_method env://."""
+    global _store
+    if not _is_ours():
+        yield from _stock_env(url, **more)
+        return
+    settle()
+    run = joined()
+    _store = _meeting.meet(run)
+    _set_environment(run, _store)
+    _check_wish(url, _store.place)
+    yield _store, _store.place.rank, _store.place.size
+    raise RuntimeError('env:// can not be asked twice: destroy_process_group(), then '
+                       'init_process_group() again')
+
+
+def settle():
+    """Nothing of the last process group is under way any more."""
+    global _group
+    if _group is not None:
+        _group.settle()
+        _group = None
+
+
+def _create(store, rank, size, timeout):
+    """What torch calls for backend muster: also for new_group(), which can have all ranks only."""
+    global _group
+    run = joined()
+    generation, own_rank, own_size, _ = run.group()
+    if size != own_size or rank != own_rank:
+        raise NotImplementedError(
+            f'backend muster has one group, of all {own_size} workers: rank {rank} of {size} is '
+            'not this worker\'s place in it. For some of them: new_group(ranks, backend="gloo")')
+    _group = ProcessGroup(run, generation, rank, size, timeout)
+    return _group
+
+
+def grown() -> bool:
+    """Whether there is a newer generation to move to, because somebody has come: the same answer
+    for all ranks, who all call this between two steps. If it is True, destroy_process_group() and
+    init_process_group("muster")."""
+    run = joined()
+    result = run.make(_muster.MEET, None, None, 0, _muster.U8, flags=_muster.AGREE)
+    return result[2] > result[0]
+
+
+def _register():
+    _handlers['env'] = _env_handler
+    dist.Backend.register_backend('muster', _create)
+
+
+_register()
