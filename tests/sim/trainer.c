@@ -362,6 +362,7 @@ static void on_computed(struct world *w, uint32_t worker, struct sim_event *f)
 {
     struct trainer *t = trainer_at(w, worker);
     struct step_event e = {.kind = STEP_ON_COMPUTED, .step = f->a, .slice = (uint32_t)f->b};
+    bool last, reducing;
 
     if (f->from != t->self || f->a != t->step.committed + 1 || !t->step.applied) {
         return;
@@ -371,7 +372,14 @@ static void on_computed(struct world *w, uint32_t worker, struct sim_event *f)
     }
     t->gradient_step[e.slice] = e.step;
     t->moved_us = w->now_us;
+    last = step_is_last(&t->step, e.slice);
+    reducing = t->step.reducing;
     trainer_step(w, worker, &e);
+    if (last != (t->step.reducing && !reducing)) {
+        world_fail(w, "%s: slice %u of step %" PRIu64 " was%s to be the last, and was%s",
+                   trace_worker(w, t->self), e.slice, e.step, last ? "" : " not",
+                   last ? " not" : "");
+    }
 }
 
 static void on_applied(struct world *w, uint32_t worker, struct sim_event *f)
