@@ -97,7 +97,8 @@ forget-logs:
 	@rm -f build*/meson-logs/testlog.json
 
 ready-test: packages-test $(BUILD)/build.ninja
-	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled -Dmnist=enabled && \
+	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled -Dmnist=enabled \
+	  -Dpython=enabled && \
 	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-tests; }
 	@$(NINJA) -C $(BUILD) --quiet
 
