@@ -153,7 +153,7 @@ class Collectives:
     def allreduce_view(self, x: Any, op: str = 'sum', *, agree: bool = False,
                        timeout: float | None = None) -> memoryview:
         """The result where it lies, read-only, without a copy where memory is shared; in numpy:
-        numpy.asarray(view). Two of one size can be held at a time; it goes with its last user."""
+        numpy.asarray(view). The last two of one size can be held; each goes with its last user."""
         flags = _muster.VIEW | (_muster.AGREE if agree else 0)
         *result, memory = self.core.make(_muster.ALLREDUCE, x, None, -1, -1, _op(op), 0, 0, flags, to_ms(timeout))
         self.result = Result(*result)
