@@ -181,7 +181,7 @@ def decode(data, kinds=()):
         raise ValueError('a value that was kept does not begin as one')
     try:
         value = reader.value()
-    except (TypeError, OverflowError, struct.error, UnicodeDecodeError) as error:
+    except Exception as error:  # Whatever damaged bytes lead to.
         raise ValueError(f'a value that was kept is damaged: {error}') from error
     if reader.at != len(reader.data):
         raise ValueError('a value that was kept has something behind its end')

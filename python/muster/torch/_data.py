@@ -69,6 +69,10 @@ class Source:
         return self.collate_fn([self.dataset[key] for key in keys_of(work.epoch, work.samples, work.position)])
 
 
+    def close(self):
+        pass
+
+
 def keys_of(epoch, samples, position):
     return [(number, epoch, position + i) for i, number in enumerate(samples)]
 
@@ -144,6 +148,11 @@ class LoaderSource:
         if self.due.popleft() != wanted:
             raise RuntimeError('a batch came that was not asked for')
         return found
+
+    def close(self):
+        """Its processes end."""
+        self.batches = None
+        self.loader = None
 
     def restart(self, wanted):
         self.due.clear()

@@ -4,6 +4,8 @@ Parameters are taken in reverse order of registration, which is about the order 
 them, so that the first parts can travel while it computes the others. A slice's gradient goes from .grad to the
 memory that the core reduces, by one copy; slices are never added up by autograd. What is committed goes to memory
 of our own, of which .grad are views then: it may be clipped, or scaled, in place."""
+import weakref
+
 import torch
 
 from .. import _muster
@@ -92,14 +94,14 @@ class Gradient:
             for i, (_, p) in enumerate(self.params):
                 with torch.enable_grad():
                     node = p.expand_as(p).grad_fn.next_functions[0][0]
-                node.register_hook(self._hook(i))
-                self.nodes.append(node)
+                self.nodes.append((node, node.register_hook(_hook(weakref.ref(self), i))))
 
-    def _hook(self, i):
-        def complete(*_):
-            if self.outs:
-                self.take(i)
-        return complete
+    def close(self):
+        """The run is over: parameters are as they were before it."""
+        for _, handle in self.nodes:
+            handle.remove()
+        self.nodes = []
+        self.outs = ()
 
     def begin(self, outs):
         """A slice begins; its gradient goes to that memory."""
@@ -185,6 +187,15 @@ class Gradient:
             if p.requires_grad:
                 raise RuntimeError(f'{name} needs a gradient now (requires_grad is True), but did not when '
                                    'muster.torch.join() was called: it must stay as it was then')
+
+
+def _hook(gradient, i):
+    """Held by autograd, of which Python's collector knows nothing: so it holds nobody."""
+    def complete(*_):
+        mine = gradient()
+        if mine is not None and mine.outs:
+            mine.take(i)
+    return complete
 
 
 def _finite(flat):

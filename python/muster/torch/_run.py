@@ -44,6 +44,11 @@ class Run(_run.Run):
         num_workers=2), given to epoch.steps(loader)."""
         return StepSampler(samples_of(dataset), global_batch, slices, seed)
 
+    def leave(self):
+        super().leave()
+        if isinstance(self.loop, Loop):
+            self.loop.close()
+
     def log(self, **numbers):
         """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward(); their
         mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as they

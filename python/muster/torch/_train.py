@@ -60,6 +60,8 @@ class Loop(_loop.Loop):
                 raise TypeError('epoch.steps() needs global_batch: how many samples all workers together take for one step')
             key = (data, global_batch, slices, seed, collate_fn)
         if self.source is None or not _alike(key, self.source_key):
+            if self.source is not None:
+                self.source.close()
             self.source = self._source(key)
             self.source_key = key
         return self.source.spec
@@ -94,8 +96,14 @@ class Loop(_loop.Loop):
         self.check_places()
         work = super().next()
         if work is None:
-            self.grads.clear()
+            self.source.close()
         return work
+
+    def close(self):
+        """The run has been left: everything is as it was before it."""
+        self.grads.close()
+        if self.source is not None:
+            self.source.close()
 
     def check_places(self):
         """State is where it was when it was named."""

@@ -1,0 +1,264 @@
+"""muster.torch on real workers: whatever joins, leaves and dies, the result is that of one worker alone."""
+import difflib
+import os
+import re
+
+import cluster as tools
+import kit
+import pytest
+
+EXAMPLE = 'examples/torch/elastic.py'
+SAMPLES, BATCH = 3000, 256
+SHORT = ('--epochs', 3, '--samples', SAMPLES)
+STEPS = 3 * -(-SAMPLES // BATCH)
+
+_alone = {}
+
+
+def sha_alone(script, *args):
+    if (script, args) not in _alone:
+        _alone[script, args] = re.search(r'sha256 \w+', tools.alone(script, args).stdout).group()
+    return _alone[script, args]
+
+
+def trained(c, more=3, timeout=120):
+    """Waits until that many more steps are done; the step."""
+    def step():
+        return (c.job.status() or {}).get('step', 0)
+    before = step()
+    return kit.wait_until(lambda: (now := step()) >= before + more and now, f'{more} steps after step {before} were done', timeout)
+
+
+def is_member(c, name, timeout=120):
+    kit.wait_until(lambda: name in c.members(), f'{name} was a member', timeout)
+
+
+# ---- the example ----
+
+def test_six_lines_make_the_plain_example_elastic():
+    texts = []
+    for name in ('plain', 'elastic'):
+        with open(os.path.join(tools.ROOT, f'examples/torch/{name}.py'), encoding='utf-8') as file:
+            texts.append(file.read().splitlines())
+    diff = list(difflib.unified_diff(*texts, n=0, lineterm=''))[2:]
+    added = [line for line in diff if line.startswith('+')]
+    removed = [line for line in diff if line.startswith('-')]
+    assert 0 < len(added) <= 6 and len(removed) <= 6, diff
+
+
+@pytest.mark.parametrize('workers', (1, 2, 3, 4, 5) if tools.FULL else (2, 3))
+def test_the_example_has_the_same_bits_on_any_number_of_workers(cluster, workers):
+    args = SHORT if tools.FULL else ('--epochs', 1, '--samples', SAMPLES)
+    c = cluster(EXAMPLE, workers, args=args, nnodes=str(workers))
+    c.wait()
+    assert c.lines('sha256') == [sha_alone(EXAMPLE, *args)] * workers
+    assert len(c.lines('epoch')) == args[1]  # By rank 0 alone.
+    c.demand_audit(SAMPLES, BATCH, args[1] * -(-SAMPLES // BATCH))
+
+
+def test_the_example_has_the_same_bits_when_workers_are_killed_join_and_leave(cluster):
+    c = cluster(EXAMPLE, 2, args=SHORT)
+    trained(c)
+    third = c.join()
+    is_member(c, third)
+    trained(c, 2)
+    lost = c.kill('b')
+    trained(c, 2)
+    fourth = c.join()
+    is_member(c, fourth)
+    left = c.drain('a')
+    codes = c.wait(left, third, fourth)
+    assert set(codes.values()) == {0} and lost not in codes
+    found = c.lines('sha256')
+    assert len(found) == 2 and set(found) == {sha_alone(EXAMPLE, *SHORT)}, found  # Who has left says none.
+    c.demand_audit(SAMPLES, BATCH, STEPS)
+
+
+@pytest.mark.skipif(not tools.FULL, reason='MUSTER_TEST_FULL is not set')
+def test_the_default_run_of_the_example_recognises_85_of_100():
+    assert float(re.search(r'best ([\d.]+) %', tools.alone(EXAMPLE).stdout).group(1)) >= 85
+
+
+def test_a_shorter_run_of_the_example_learns():
+    """The default run is tested with MUSTER_TEST_FULL."""
+    out = tools.alone(EXAMPLE, ('--epochs', 2, '--samples', 12000)).stdout
+    assert float(re.search(r'best ([\d.]+) %', out).group(1)) >= 75, out
+
+
+# ---- everything at once ----
+
+EVERYTHING = '''
+    import hashlib, random, sys, time
+    import muster.torch, torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    class Data(Dataset):
+        def __len__(self):
+            return 410
+        def __getitem__(self, i):
+            x = torch.randn(6, generator=torch.Generator().manual_seed(i)) + torch.rand(6) + random.random()
+            return x if i != 77 else x * float('nan'), x.sum()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(6, 600)
+            self.norm = nn.BatchNorm1d(600)
+            self.middle = nn.Linear(600, 600)
+            self.short = nn.Linear(600, 8).bfloat16()
+            self.last = nn.Linear(8, 1)
+            self.drop = nn.Dropout(0.3)
+        def forward(self, x):
+            x = self.drop(torch.relu(self.middle(self.norm(self.first(x)))))
+            return self.last(self.short(x.bfloat16()).float())
+
+    torch.manual_seed(int(time.time()))  # Everybody gets what rank 0 has, so alone is told by the file.
+    torch.manual_seed(4)
+    net = Net()
+    optimizer = torch.optim.AdamW([{'params': net.first.parameters()}, {'params': [*net.norm.parameters(), *net.middle.parameters(),
+                                  *net.short.parameters(), *net.last.parameters()], 'lr': 0.003}], lr=0.001)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, [0.002, 0.006], total_steps=200)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD(net.parameters(), lr=1.0), patience=0)
+    run = muster.torch.join(net, optimizer, scheduler, plateau, metrics=('loss', 'size'), nonfinite='skip', digest_every=7)
+    loader = DataLoader(Data(), batch_sampler=run.sampler(Data(), global_batch=32, slices=8, seed=3), num_workers=int(sys.argv[1]))
+    losses = []
+    for epoch in run.epochs(8):
+        for step in epoch.steps(loader):
+            for x, y in step:
+                run.log(size=len(x))
+                step.backward(nn.functional.mse_loss(net(x)[:, 0], y))
+                if run.size > 0 and len(sys.argv) > 2:
+                    time.sleep(float(sys.argv[2]))
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            with torch.no_grad():
+                net.last.bias += 0.01 * torch.rand(1)
+            run.state['steps'] = run.state.get('steps', 0) + 1
+            run.state.setdefault('losses', []).append(step.loss)
+        plateau.step(step.loss if not step.skipped else 1e9)
+        run.log(epoch_loss=step.loss)
+    if run.rank >= 0:
+        found = hashlib.sha256()
+        for value in net.state_dict().values():
+            found.update(value.float().numpy().tobytes())
+        for value in (run.state['steps'], run.skipped, repr(run.state['losses']), scheduler.last_epoch, plateau.num_bad_epochs,
+                      optimizer.param_groups[1]['lr']):
+            found.update(repr(value).encode())
+        for p in net.parameters():
+            for value in optimizer.state[p].values():
+                found.update(value.float().numpy().tobytes())
+        print('skipped', run.skipped, 'steps', run.state['steps'])
+        print('sha256', found.hexdigest())
+    else:
+        print('left', run.left)
+'''
+
+
+def test_everything_at_once_has_the_same_bits_under_churn(cluster):
+    want = sha_alone(EVERYTHING, 0)
+    assert sha_alone(EVERYTHING, 2) == want
+    c = cluster(EVERYTHING, 2, args=(2, 0.03))
+    trained(c)
+    c.join()
+    is_member(c, 'c')
+    trained(c)
+    c.kill_worker('a')  # Its agent starts another.
+    trained(c)
+    c.kill('b')
+    trained(c)
+    c.join()
+    is_member(c, 'd')
+    trained(c)
+    c.drain('c')
+    codes = c.wait('a', 'c', 'd')
+    assert set(codes.values()) == {0}
+    assert set(c.lines('sha256')) == {want} and c.lines('left', 'c') == ['left True']
+    assert set(c.lines('skipped')) == {'skipped 8 steps 104'}
+    c.demand_audit(410, 32, 8 * 13)
+
+
+# ---- what is refused ----
+
+OTHER = '''
+    import sys
+    import muster.torch, torch
+    from torch import nn
+    from torch.utils.data import TensorDataset
+    width = int(sys.argv[1])
+    net = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 1))
+    data = TensorDataset(torch.randn(64, 4), torch.zeros(64, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    run = muster.torch.join(net, optimizer, threads=int(sys.argv[2]))
+    try:
+        for epoch in run.epochs(100000):
+            for step in epoch.steps(data, global_batch=16):
+                for x, y in step:
+                    step.backward(nn.functional.mse_loss(net(x), y))
+                optimizer.step()
+            if step.number % 64 == 0:
+                print('at', step.number, flush=True)
+    except muster.Refused as error:
+        print('refused', str(error).replace('\\n', ' | '))
+        sys.exit(3)
+'''
+
+
+@pytest.mark.parametrize('args,texts', [((9, 1), ('shape:0.weight', 'f32 [8, 4]', 'f32 [9, 4]')),
+                                        ((8, 2), ('torch.threads', '1', '2'))], ids=('model', 'threads'))
+def test_a_worker_that_differs_is_refused_with_the_difference(cluster, args, texts):
+    c = cluster(OTHER, 1, args=())
+    c.args = ()
+    c.nodes['a'].kill9()  # It had no arguments.
+    c.args = (8, 1)
+    first = c.join()
+    c.wait_lines('at', who=first)
+    c.args = args
+    second = c.join(flags=('--max-restarts', '0'))
+    line = c.wait_lines('refused', who=second)[0]
+    assert all(text in line for text in texts), line
+    c.wait(second, codes=(1, 3))
+    trained(c)  # Nobody else minds.
+
+
+NOT_FINITE = '''
+    import muster.torch, torch
+    from torch import nn
+    from torch.utils.data import TensorDataset
+    net = nn.Linear(4, 1)
+    x = torch.randn(64, 4)
+    x[40] = float('inf')
+    run = muster.torch.join(net, nonfinite='stop')
+    try:
+        for epoch in run.epochs(1):
+            for step in epoch.steps(TensorDataset(x, torch.zeros(64, 1)), global_batch=16):
+                for x, y in step:
+                    step.backward(nn.functional.mse_loss(net(x), y))
+    except FloatingPointError as error:
+        print('stopped', error)
+    run.stop()
+'''
+
+
+def test_a_gradient_that_is_not_finite_stops_all_workers(cluster):
+    c = cluster(NOT_FINITE, 2, nnodes='2')
+    found = c.wait_lines('stopped', 2)
+    assert len(found) == 2 and len(set(found)) == 1 and 'gradient of weight is not finite' in found[0]
+
+
+# ---- checkpoints ----
+
+def test_a_run_goes_on_from_its_checkpoint_and_has_the_same_bits(cluster, world):
+    folder = os.path.join(world.dir, 'checkpoints')
+    flags = ('--ckpt-dir', folder, '--ckpt-steps', '4')
+    c = cluster(EXAMPLE, 2, args=SHORT, flags=flags)
+    kit.wait_until(lambda: (c.job.status() or {}).get('step', 0) >= 9, 'nine steps were done')
+    c.kill('a')
+    c.kill('b')
+    assert not c.lines('sha256')
+    c.orchestrator.say('shutdown', 'default')
+    again = c.join()
+    c.wait(again)
+    assert c.lines('sha256') == [sha_alone(EXAMPLE, *SHORT)]
+    assert re.search(r'step (4|8|12)\b', c.nodes[again].log()), c.nodes[again].log()[-3000:]
