@@ -12,11 +12,20 @@ import kit  # noqa: E402
 atexit.register(kit._kill_worlds)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if call.when == 'call':
+        item.failed = outcome.get_result().failed
+
+
 @pytest.fixture
-def world():
-    """A folder, and whatever is started in it; see tests/e2e/kit.py."""
+def world(request):
+    """A folder, and whatever is started in it; see tests/e2e/kit.py. Its logs go with a failure."""
     with kit.World() as one:
         yield one
+        if getattr(request.node, 'failed', False):
+            print(one.logs())
 
 
 @pytest.fixture
