@@ -32,7 +32,7 @@ import kit  # noqa: E402
 kit.MUSTER = os.path.join(BUILD, 'muster')
 FULL = kit.FULL
 SERVE = ('--lease', '2', '--join-window', '0.2')
-PREFIX = re.compile(r'^\[\d+\] ?', re.M)
+PREFIX = re.compile(r'^\[s?\d+\] ?', re.M)  # s: a slot that has no rank
 
 
 def environment(**more):
