@@ -61,10 +61,10 @@ soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (6
 	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
 	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
 
-install: packages-build $(BUILD)/build.ninja ## install into PREFIX (/usr/local), below DESTDIR if set
+install: packages-build $(BUILD)/build.ninja ## command, library and Python package into PREFIX (/usr/local)
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
 	@$(NINJA) -C $(BUILD) build.ninja > /dev/null
-	@$(NINJA) -C $(BUILD) --quiet muster
+	@$(NINJA) -C $(BUILD) --quiet installed
 	@meson install -C $(BUILD) --no-rebuild
 
 docs: packages-build $(BUILD)/build.ninja ## write what docs/http.md has from the program
