@@ -461,6 +461,13 @@ def test_join_refuses_the_same_thing_twice_and_wrong_options():
         muster.torch.join(net, unused='ignore')
 
 
+def test_a_scheduler_whose_optimizer_is_not_given_is_refused():
+    net = kit.model()
+    scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(net.parameters(), lr=0.1), 1)
+    with pytest.raises(TypeError, match='StepLR changes an optimizer'):
+        muster.torch.join(net, scheduler)
+
+
 def test_a_tensor_with_holes_is_refused():
     net = nn.Linear(4, 4)
     net.weight = nn.Parameter(torch.zeros(8, 4)[::2])

@@ -63,6 +63,11 @@ class Things:
         self.models, self.optimizers, self.others = [], [], []
         for thing in things:
             self._sort(thing)
+        for other in self.others:
+            own = getattr(other, 'optimizer', None)
+            if isinstance(own, torch.optim.Optimizer) and not any(own is one for one in self.optimizers):
+                raise TypeError(f'{type(other).__name__} changes an optimizer ({type(own).__name__}) that was not given to '
+                                'muster.torch.join(): give it, too')
         self.params = []   # (name, parameter), each once, in the order of registration
         self.buffers = []  # (name, buffer)
         self.extras = []   # (name, module) with a state of its own
