@@ -55,7 +55,7 @@ class Handle:
                 self._over = True
                 raise
             self._over = True
-            self._run.result = Result(*result[:3])
+            self._run._made = result
         return self._out
 
     def done(self) -> bool:
@@ -73,13 +73,16 @@ class Collectives:
     x: a numpy array, a torch tensor on the CPU, an array.array, or any other contiguous buffer or DLPack
     tensor; zero copy. out: where the result goes, of the same kind; None: a new one. op: "sum",
     "mean", "min", "max". agree: it succeeds for all workers or for none. timeout: how many seconds a peer
-    may do nothing; None: forever. async_: in the background; gives a Handle.
-
-    result: what is known of the last call."""
+    may do nothing; None: forever. async_: in the background; gives a Handle."""
 
     def __init__(self, core: _muster.Run) -> None:
         self.core = core
-        self.result: Result | None = None
+        self._made: tuple | None = None
+
+    @property
+    def result(self) -> Result | None:
+        """What is known of the last call; None: there was none."""
+        return None if self._made is None else Result(*self._made[:3])
 
     @property
     def group(self) -> Group:
@@ -155,8 +158,8 @@ class Collectives:
         """The result where it lies, read-only, without a copy where memory is shared; in numpy:
         numpy.asarray(view). The last two of one size can be held; each goes with its last user."""
         flags = _muster.VIEW | (_muster.AGREE if agree else 0)
-        *result, memory = self.core.make(_muster.ALLREDUCE, x, None, -1, -1, _op(op), 0, 0, flags, to_ms(timeout))
-        self.result = Result(*result)
+        *made, memory = self.core.make(_muster.ALLREDUCE, x, None, -1, -1, _op(op), 0, 0, flags, to_ms(timeout))
+        self._made = tuple(made)
         dtype = _muster.describe(x)[2]
         return memoryview(memory).cast(_FORMATS.get(dtype, 'B'))
 
@@ -173,8 +176,7 @@ class Collectives:
         if background:
             started = self.core.start(kind, x, into, count, dtype, reduction, rank, tag, flags, timeout_ms)
             return Handle(self, started, out)
-        result = self.core.make(kind, x, into, count, dtype, reduction, rank, tag, flags, timeout_ms)
-        self.result = Result(*result[:3])
+        self._made = self.core.make(kind, x, into, count, dtype, reduction, rank, tag, flags, timeout_ms)
         return out
 
 

@@ -1,0 +1,1 @@
+"""What a call costs more from Python than from C."""
