@@ -2,7 +2,7 @@
 in which torch leaves words for the others.
 
 torch waits in its store for all ranks, half an hour by default. A member that dies meanwhile must end
-that: so the store is a TCPStore behind calls that look whether all members are still there.
+that: so the calls of this store look whether all members are still there.
 """
 import datetime
 import time
@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from .. import _muster, errors
 from ..errors import PeerLost
+from ._store import MISSING, Client, Server
 
 PAUSE_S = 0.02  # Between two looks at what others may have done.
-NOTHING = b'\x01muster: nothing'
 GONE_S = 5  # So long it may take until we hear that the worker that has the store is gone.
-CONNECT = datetime.timedelta(seconds=10)
-WORD_BYTES = 128  # Of one rank's, when they tell each other where they are.
+CONNECT_S = 10
+WORD_BYTES = 160  # Of one rank's, when they tell each other where they are.
 
 
 class Place(NamedTuple):
@@ -53,7 +53,7 @@ class Members:
         not answer: which of them, muster will know soon."""
         try:
             return call(*arguments)
-        except RuntimeError:
+        except OSError:
             until = time.monotonic() + GONE_S
             while time.monotonic() < until:
                 self.check()
@@ -61,66 +61,69 @@ class Members:
             raise
 
 
-class Store(dist.Store):
-    """The TCPStore of one generation, until a member of that is lost."""
+def to_bytes(value) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
 
-    def __init__(self, place: Place, members: Members, host: str, port: int, inner: dist.Store):
+
+class Store(dist.Store):
+    """Of one generation, until a member of that is lost. holder: what answers its calls."""
+
+    def __init__(self, place: Place, members: Members, host: str, port: int, holder):
         super().__init__()
         self.place = place
         self.host = host
         self.port = port
         self._members = members
-        self._ask = members.ask
-        self._inner = inner
-        self._limit = inner.timeout
+        self._holder = holder
+        self._limit = datetime.timedelta(minutes=5)
+
+    def close(self):
+        self._holder.close()
+
+    def _ask(self, what, key='', first=b'', second=b''):
+        self._members.check()
+        return self._members.ask(self._holder.call, what, key.encode(), to_bytes(first),
+                                 to_bytes(second))
 
     def set_timeout(self, timeout):
         self._limit = timeout
 
     def set(self, key, value):
-        self._ask(self._inner.set, key, value)
+        self._ask(b's', key, value)
 
     def add(self, key, amount):
-        self._members.check()
-        return self._ask(self._inner.add, key, amount)
+        return int(self._ask(b'a', key, str(amount)))
+
+    def compare_set(self, key, expected, desired):
+        return self._ask(b'c', key, expected, desired)
+
+    def delete_key(self, key):
+        return self._ask(b'd', key) == b'1'
+
+    def num_keys(self):
+        return int(self._ask(b'n'))
 
     def get(self, key):
-        """Asks again and again: a wait of TCPStore that ends early leaves its connection between
-        two answers."""
-        return self._poll([key], self._limit)[0]
+        return self._wait([key], self._limit)[0]
 
     def wait(self, keys, timeout=None):
-        self._poll(keys, timeout or self._limit)
+        self._wait(keys, timeout or self._limit)
 
-    def _poll(self, keys, limit):
+    def _wait(self, keys, limit):
+        """Asks again and again."""
         until = time.monotonic() + limit.total_seconds()
         pause_s = 0.001
         while True:
-            self._members.check()
-            found = [self._peek(key) for key in keys]
-            if NOTHING not in found:
-                return found
+            found = [self._ask(b'g', key) for key in keys]
+            missing = [key for key, value in zip(keys, found) if value == MISSING]
+            if not missing:
+                return [value[1:] for value in found]
             if time.monotonic() > until:
-                missing = [key for key, value in zip(keys, found) if value == NOTHING]
                 raise errors.make(_muster.STATUSES['MU_ETIMEDOUT'],
                                   f'nobody has set {", ".join(missing)} in the store of '
                                   f'generation {self.place.generation}')
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S)
-
-    def _peek(self, key):
-        """Its value, at once. A key that is not there has any value that is expected of it."""
-        word = NOTHING.decode()
-        return self._ask(self._inner.compare_set, key, word, word)
-
-    def compare_set(self, key, expected, desired):
-        return self._ask(self._inner.compare_set, key, expected, desired)
-
-    def delete_key(self, key):
-        return self._ask(self._inner.delete_key, key)
-
-    def num_keys(self):
-        return self._ask(self._inner.num_keys)
 
 
 def own_address(run) -> str:
@@ -133,29 +136,25 @@ def host_of(address: str) -> str:
     return address.rpartition(':')[0].strip('[]') or '127.0.0.1'
 
 
-def host_store(place: Place) -> dist.TCPStore:
-    """This worker has the store, on any free port."""
-    return dist.TCPStore('localhost', 0, place.size, True, CONNECT, False)
-
-
-def reach_store(place: Place, members: Members, host: str, port: int) -> Store:
-    """Another one has it."""
-    inner = members.ask(dist.TCPStore, host, port, place.size, False, CONNECT, False)
-    return Store(place, members, host, port, inner)
+def reach_store(place: Place, members: Members, host: str, port: int, word: str) -> Store:
+    """Another worker holds it."""
+    return Store(place, members, host, port, members.ask(Client, host, port, word, CONNECT_S))
 
 
 def _open(run, place: Place) -> Store:
-    """All tell all their address, and rank 0 its store's port, by the data plane: if somebody is lost
-    meanwhile, all hear of it."""
-    inner = host_store(place) if place.rank == 0 else None
-    word = f'{own_address(run)} {inner.port if inner else 0}'.encode().ljust(WORD_BYTES)
+    """All tell all their address, and rank 0 where its store is, by the data plane: if somebody is
+    lost meanwhile, all hear of it."""
+    address = own_address(run)
+    server = Server(host_of(address)) if place.rank == 0 else None
+    mine = f'{address or "?"} {server.port} {server.word}' if server else address or '?'
     said = bytearray(WORD_BYTES * place.size)
-    run.make(_muster.ALLGATHER, word, said, WORD_BYTES, _muster.U8)
-    rows = [said[at:at + WORD_BYTES].decode().rsplit(maxsplit=1)
-            for at in range(0, len(said), WORD_BYTES)]
-    members = Members(run, place.generation, frozenset(row[0] for row in rows if len(row) == 2))
-    host, port = host_of(rows[0][0]), int(rows[0][-1])
-    return Store(place, members, host, port, inner) if inner else reach_store(place, members, host, port)
+    run.make(_muster.ALLGATHER, mine.encode().ljust(WORD_BYTES), said, WORD_BYTES, _muster.U8)
+    rows = [said[at:at + WORD_BYTES].decode().split() for at in range(0, len(said), WORD_BYTES)]
+    members = Members(run, place.generation, frozenset(row[0] for row in rows) - {'?'})
+    host, port, word = host_of(rows[0][0]), int(rows[0][1]), rows[0][2]
+    if server:
+        return Store(place, members, host, port, server)
+    return reach_store(place, members, host, port, word)
 
 
 def meet(run) -> Store:

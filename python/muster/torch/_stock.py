@@ -8,6 +8,7 @@ from .. import _muster, errors
 from ..errors import NotFound, PeerLost
 from . import _meeting
 from ._meeting import PAUSE_S, Place
+from ._store import Server
 
 SETTING = 'torch/store'  # Where the store of the step's generation is, by whoever is its rank 0.
 ASK_MS = 10000
@@ -59,6 +60,7 @@ class StockGroup:
         if self._store is not None:
             if dist.is_initialized():
                 dist.destroy_process_group()
+            self._store.close()
             self._store = None
             self._place = Place(0, -1, 0)
 
@@ -106,22 +108,22 @@ class StockGroup:
         members = _meeting.Members(self._core, place.generation)
         if place.rank > 0:
             return _meeting.reach_store(place, members, *self._wait_setting(place, members))
-        inner = _meeting.host_store(place)
         host = _meeting.host_of(_meeting.own_address(self._core))
+        server = Server(host)
         if place.size > 1:
-            self._core.config_put(SETTING, f'{place.generation} {host} {inner.port}'.encode(),
-                                  timeout_ms=ASK_MS)
-        return _meeting.Store(place, members, host, inner.port, inner)
+            words = f'{place.generation} {host} {server.port} {server.word}'
+            self._core.config_put(SETTING, words.encode(), timeout_ms=ASK_MS)
+        return _meeting.Store(place, members, host, server.port, server)
 
     def _wait_setting(self, place, members):
         until = time.monotonic() + self._timeout.total_seconds()
         while time.monotonic() < until:
             try:
-                word = bytes(self._core.config_get(SETTING, ASK_MS)[1]).decode().split()
+                said = bytes(self._core.config_get(SETTING, ASK_MS)[1]).decode().split()
             except NotFound:
-                word = ['0']
-            if int(word[0]) == place.generation:
-                return word[1], int(word[2])
+                said = ['0']
+            if int(said[0]) == place.generation:
+                return said[1], int(said[2]), said[3]
             members.check()
             time.sleep(PAUSE_S)
         raise errors.make(_muster.STATUSES['MU_ETIMEDOUT'], 'rank 0 has not asked for its process '

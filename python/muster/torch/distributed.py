@@ -74,6 +74,8 @@ def _env_handler(url, **more):
         return
     settle()
     run = joined()
+    if _store is not None:
+        _store.close()
     _store = _meeting.meet(run)
     _set_environment(run, _store)
     _check_wish(url, _store.place)
@@ -94,7 +96,12 @@ def _create(store, rank, size, timeout):
     """What torch calls for backend muster: also for new_group(), which can have all ranks only."""
     global _group
     run = joined()
+    if run.group()[0] == 0:  # By another rendezvous than ours.
+        run.regroup()
     generation, own_rank, own_size, _ = run.group()
+    if own_size < size and 'MUSTER_SOCKET' not in os.environ:
+        raise RuntimeError(f'backend muster: this process is to be rank {rank} of {size}, but it '
+                           'was not started by `muster run`, which takes the flags of torchrun')
     if size != own_size or rank != own_rank:
         raise NotImplementedError(
             f'backend muster has one group, of all {own_size} workers: rank {rank} of {size} is '

@@ -1,0 +1,239 @@
+"""Backend `muster` of torch.distributed: each operation and type, beside gloo's."""
+import pytest
+
+pytest.importorskip('torch')
+
+BEGIN = '''
+    import sys
+    import muster.torch
+    import torch
+    import torch.distributed as dist
+
+    run = muster.join()
+    while run.size < int(sys.argv[1]):
+        run.wait(run.generation)
+    dist.init_process_group('muster')
+    rank, size = dist.get_rank(), dist.get_world_size()
+'''
+
+REDUCE = BEGIN + '''
+    gloo = dist.new_group(backend='gloo')
+    ops = dist.ReduceOp
+
+    def numbers(dtype, seed, shape=(37, 11)):
+        """Other ones on each rank; small, so that sums are exact in every type."""
+        return torch.randint(0, 9, shape, generator=torch.Generator().manual_seed(100 * rank + seed)).to(dtype)
+
+    def expect(x, op):
+        """By gloo, which knows neither the mean nor bfloat16."""
+        wide = x.to(torch.float64, copy=True)
+        dist.all_reduce(wide, op=ops.SUM if op == ops.AVG else op, group=gloo)
+        if op == ops.AVG:
+            wide = wide / size if x.dtype.is_floating_point else torch.div(wide, size, rounding_mode='trunc')
+        return wide.to(x.dtype)
+
+    def check(what, got, want):
+        same = got.shape == want.shape and got.dtype == want.dtype and torch.equal(got, want)
+        if not same:
+            print('WRONG', what, got.flatten()[:4].tolist(), want.flatten()[:4].tolist())
+        return same
+
+    n = 0
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.uint8):
+        for op in (ops.SUM, ops.MIN, ops.MAX, ops.AVG):
+            name = f'{dtype} {op}'
+            if op == ops.AVG:   # So that a mean is exact.
+                source = numbers(dtype, n) * size
+            else:
+                source = numbers(dtype, n)
+            want = expect(source, op)
+            x = source.clone()
+            dist.all_reduce(x, op=op)
+            n += check('all_reduce ' + name, x, want)
+            x = source.clone().t()                      # It has gaps.
+            dist.all_reduce(x, op=op)
+            n += check('transposed ' + name, x, want.t())
+            x = source.clone()
+            dist.reduce(x, 1, op=op)
+            n += check('reduce ' + name, x, want if rank == 1 else source)
+            rows = torch.stack([numbers(dtype, 1000 + n + i, (5, 3)) * (size if op == ops.AVG else 1)
+                                for i in range(size)])
+            want = expect(rows, op)[rank]
+            x = torch.empty(5, 3, dtype=dtype)
+            dist.reduce_scatter(x, list(rows), op=op)
+            n += check('reduce_scatter ' + name, x, want)
+            x = torch.empty(5, 3, dtype=dtype)
+            dist.reduce_scatter_tensor(x, rows, op=op)
+            n += check('reduce_scatter_tensor ' + name, x, want)
+    a, b = torch.ones(3), torch.full((2, 2), float(rank))
+    dist.all_reduce_coalesced([a, b])
+    n += check('coalesced', a, torch.full((3,), float(size))) + check(
+        'coalesced', b, torch.full((2, 2), size * (size - 1) / 2))
+    c = torch.tensor([1 + 2j * rank])
+    dist.all_reduce(c)
+    n += check('complex', c, torch.tensor([size + 1j * size * (size - 1)]))
+    e = torch.empty(0)
+    dist.all_reduce(e)
+    print('right', n)
+'''
+
+MOVE = BEGIN + '''
+    gloo = dist.new_group(backend='gloo')
+    n = 0
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.int32,
+                  torch.int64, torch.uint8, torch.bool, torch.complex64):
+        mine = (torch.arange(12).view(3, 4) * (rank + 1) % 7).to(dtype)
+        wide = (mine.real if dtype.is_complex else mine).to(torch.float64, copy=True)   # gloo has no complex numbers
+        for root in range(size):
+            x, want = mine.clone(), wide.clone()
+            dist.broadcast(x, root)
+            dist.broadcast(want, root, group=gloo)
+            n += torch.equal(x, want.to(dtype))
+            x = mine.clone().t()
+            dist.broadcast(x, root)
+            n += torch.equal(x, want.to(dtype).t())
+        want = [torch.empty_like(wide) for _ in range(size)]
+        dist.all_gather(want, wide, group=gloo)
+        got = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(got, mine)
+        n += all(torch.equal(a, b.to(dtype)) for a, b in zip(got, want))
+        got = torch.empty(3 * size, 4, dtype=dtype)
+        dist.all_gather_into_tensor(got, mine)
+        n += torch.equal(got, torch.cat(want).to(dtype))
+        # Round a ring, and back and forth between two.
+        x, got = mine.clone(), torch.empty_like(mine)
+        pair = [dist.P2POp(dist.isend, x, (rank + 1) % size), dist.P2POp(dist.irecv, got, (rank - 1) % size)]
+        for work in dist.batch_isend_irecv(pair if rank else pair[::-1]):
+            work.wait()
+        n += torch.equal(got, want[(rank - 1) % size].to(dtype))
+        if rank == 0:
+            dist.send(mine, 1, tag=5)
+            dist.recv(got, 1, tag=6)
+            n += torch.equal(got, want[1].to(dtype))
+        elif rank == 1:
+            got = torch.empty_like(mine).t()
+            dist.recv(got.t(), 0, tag=5)
+            n += torch.equal(got.t(), want[0].to(dtype))
+            dist.send(mine, 0, tag=6)
+        else:
+            n += 1
+        dist.barrier()
+    big, got = torch.full((1 << 20,), float(rank)), torch.empty(1 << 20)
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, big, (rank + 1) % size),
+                                        dist.P2POp(dist.irecv, got, (rank - 1) % size)]):
+        work.wait()
+    n += bool((got == (rank - 1) % size).all())
+    print('right', n)
+'''
+
+ASYNC = BEGIN + '''
+    tensors = [torch.full((1000 + i,), float(rank)) for i in range(50)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    futures = [work.get_future().then(lambda f: f.value()[0].sum().item()) for work in works[::2]]
+    for work in reversed(works):
+        assert work.wait() and work.is_completed() and work.is_success() and work.exception() is None
+    want = size * (size - 1) / 2
+    assert all((t == want).all() for t in tensors)
+    assert [f.wait() for f in futures] == [want * len(t) for t in tensors[::2]]
+    for i in range(5000):                               # Nobody waits for those.
+        dist.all_reduce(torch.ones(1), async_op=True)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    print('right', x.item())
+'''
+
+WRONG = BEGIN + '''
+    def wrong(what, call):
+        try:
+            call()
+        except Exception as error:
+            print(what, type(error).__name__, error)
+        else:
+            print(what, 'passed')
+
+    one, ops = torch.ones(2), dist.ReduceOp
+    wrong('product', lambda: dist.all_reduce(one, op=ops.PRODUCT))
+    wrong('int8', lambda: dist.all_reduce(one.to(torch.int8)))
+    wrong('device', lambda: dist.all_reduce(one.to('meta')))
+    wrong('sparse', lambda: dist.all_reduce(one.to_sparse()))
+    wrong('gather', lambda: dist.gather(one, [one] * size if rank == 0 else None))
+    wrong('alltoall', lambda: dist.all_to_all_single(torch.ones(size), torch.ones(size)))
+    wrong('anysource', lambda: dist.recv(one))
+    wrong('few', lambda: dist.all_gather([one], one))
+    wrong('long', lambda: dist.all_gather([torch.ones(3)] * size, one))
+    wrong('twice', lambda: dist.init_process_group('muster'))
+    dist.all_reduce(one)                                # All of that was refused before it began.
+    print('right', one.tolist())
+'''
+
+
+def right(c):
+    c.wait()
+    return [line.split()[1:] for line in c.lines('right')], c.lines('WRONG')
+
+
+def test_reductions_of_every_type_give_what_gloo_gives(cluster):
+    found, wrong = right(cluster(REDUCE, 3, args=[3]))
+    assert not wrong and found == [[str(7 * 4 * 5 + 3)]] * 3, (found, wrong[:5])
+
+
+def test_broadcast_all_gather_and_sends_move_every_type(cluster):
+    found, _ = right(cluster(MOVE, 3, args=[3]))
+    assert found == [[str(11 * (3 * 2 + 4) + 1)]] * 3, found
+
+
+def test_background_operations_can_be_waited_for_in_any_order_or_never(cluster):
+    found, _ = right(cluster(ASYNC, 2, args=[2]))
+    assert found == [['2.0']] * 2
+
+
+def test_what_the_backend_has_not_is_a_clear_error_and_the_group_goes_on(cluster):
+    c = cluster(WRONG, 2, args=[2])
+    found, _ = right(c)
+    assert found == [['[2.0,', '2.0]']] * 2
+    for name, words in (('product', 'NotImplementedError backend muster has no ReduceOp.PRODUCT'),
+                        ('int8', 'TypeError all_reduce: backend muster does not reduce torch.int8'),
+                        ('device', 'TypeError all_reduce: backend muster has no meta tensors: for those, '
+                         'muster.torch.process_group(run, backend="nccl")'),
+                        ('sparse', 'TypeError all_reduce: backend muster has no sparse tensors'),
+                        ('gather', 'NotImplementedError backend muster has no gather'),
+                        ('alltoall', 'NotImplementedError backend muster has no alltoall'),
+                        ('anysource', 'NotImplementedError backend muster has no recv_anysource'),
+                        ('few', 'ValueError all_gather: a list of 2 tensors is needed'),
+                        ('long', 'ValueError all_gather: all outputs must have'),
+                        ('twice', 'RuntimeError trying to initialize the default process group twice')):
+        said = c.lines(name + ' ')
+        assert len(said) == 2 and all(line.startswith(f'{name} {words}') for line in said), said
+
+
+def test_a_process_by_itself_is_rank_0_of_1(alone):
+    done = alone('''
+        import os
+        import muster.torch
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group('muster')
+        x = torch.arange(3.0)
+        dist.all_reduce(x)
+        print(dist.get_rank(), dist.get_world_size(), dist.get_backend(), x.tolist(), os.environ['RANK'],
+              os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'])
+    ''')
+    assert done.stdout == '0 1 muster [0.0, 1.0, 2.0] 0 1 0\n', done.stdout
+
+
+def test_ranks_of_another_launcher_are_torchs_business(alone):
+    done = alone('''
+        import datetime
+        import muster.torch
+        import torch.distributed as dist
+        dist.init_process_group('gloo')
+        print(dist.get_backend(), dist.get_rank(), dist.get_world_size())
+        dist.destroy_process_group()
+        store = dist.TCPStore('localhost', 0, 2, True, datetime.timedelta(seconds=30), False)
+        try:
+            dist.init_process_group('muster', store=store, rank=0, world_size=2)
+        except RuntimeError as error:
+            print(error)
+    ''', MASTER_ADDR='127.0.0.1', MASTER_PORT=0, RANK=0, WORLD_SIZE=1)
+    assert done.stdout.startswith('gloo 0 1\nbackend muster: this process is to be rank 0 of 2, but it was not '
+                                  'started by `muster run`'), done.stdout
