@@ -176,6 +176,8 @@ class Epoch:
                 return
             work = loop.next()
         self.finished = True
+        if self._number is None:
+            self._number = loop.last_epoch(spec)
 
     def __index__(self):
         return self.number
@@ -314,6 +316,12 @@ class Loop:
             return work
         self.freeze()
         return None
+
+    def last_epoch(self, spec):
+        """The one that a run ended in of which this worker saw no step."""
+        if self.done and self.epochs_n:
+            return self.epochs_n - 1
+        return max(0, self.core.training()['step'] - 1) // spec.steps
 
     def freeze(self):
         """The state is the last one. What the user's program still does to it is undone by thaw()."""

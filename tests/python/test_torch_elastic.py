@@ -2,6 +2,7 @@
 import difflib
 import os
 import re
+import signal
 
 import cluster as tools
 import kit
@@ -258,3 +259,30 @@ def test_a_run_goes_on_from_its_checkpoint_and_has_the_same_bits(cluster, world)
     c.wait(again)
     assert c.lines('sha256') == [sha_alone(EXAMPLE, *SHORT)]
     assert re.search(r'step (4|8|12)\b', c.nodes[again].log()), c.nodes[again].log()[-3000:]
+
+
+def test_a_run_that_is_finished_stays_as_it_is(cluster, world):
+    """Started once more it does nothing: not even what the script does at the end of an epoch."""
+    args = ('--epochs', 1, '--samples', 1024)
+    c = cluster(EXAMPLE, 1, args=args, flags=('--ckpt-dir', os.path.join(world.dir, 'checkpoints'), '--ckpt-every', '1'))
+    c.wait()
+    c.wait(c.join())
+    assert c.lines('sha256') == [sha_alone(EXAMPLE, *args)] * 2
+
+
+# ---- a worker that was left out for a while ----
+
+def test_a_worker_that_stood_still_for_more_than_an_epoch_goes_on_with_the_others(cluster):
+    c = cluster(EVERYTHING, 2, args=(0, 0.03))
+    trained(c)
+    pids = c.worker_pids('b')
+    c.kill_worker('b', signal.SIGSTOP)
+    kit.wait_until(lambda: c.members() == ['a'], 'the one that stood still was left out')
+    trained(c, 15)  # An epoch has 13.
+    c.kill_worker('b', signal.SIGCONT)
+    is_member(c, 'b')
+    trained(c)
+    assert c.worker_pids('b') == pids
+    c.wait()
+    assert c.lines('sha256') == [sha_alone(EVERYTHING, 0)] * 2
+    c.demand_audit(410, 32, 8 * 13)
