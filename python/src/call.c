@@ -10,11 +10,19 @@ struct call {
     struct span in, out;
 };
 
-struct started {
-    PyObject_HEAD struct run *run; /* owned; NULL once it is finished */
+/* A call that goes on. Its buffers stay until it is finished: by whoever started it, or when the
+ * run is left. */
+struct pending {
+    struct pending *next, **link; /* in run->pending */
+    struct started *owner;        /* NULL: nobody will finish it */
     mu_started *mu;
     struct call call;
-    struct started *next; /* in run->orphans */
+};
+
+struct started {
+    PyObject ob_base;
+    struct run *run;         /* owned */
+    struct pending *pending; /* NULL: it is finished, or a thread is about to */
 };
 
 static PyTypeObject *started_type;
@@ -195,35 +203,57 @@ static PyObject *run_make(PyObject *object, PyObject *args, PyObject *kwargs)
     return tuple;
 }
 
+static void pending_link(struct run *run, struct pending *p)
+{
+    p->next = run->pending;
+    p->link = &run->pending;
+    if (p->next != NULL) {
+        p->next->link = &p->next;
+    }
+    run->pending = p;
+}
+
+static void pending_unlink(struct pending *p)
+{
+    *p->link = p->next;
+    if (p->next != NULL) {
+        p->next->link = p->link;
+    }
+}
+
+static void pending_free(struct pending *p)
+{
+    call_release(&p->call);
+    free(p);
+}
+
 static PyObject *run_start(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     struct run *self = (struct run *)object;
-    struct started *s = PyObject_New(struct started, started_type);
+    struct pending *p = calloc(1, sizeof(*p));
+    struct started *s = p != NULL ? PyObject_New(struct started, started_type) : NULL;
     struct waiting w;
-    int rc;
 
     if (s == NULL) {
-        return NULL;
-    }
-    s->run = NULL;
-    s->mu = NULL;
-    s->next = NULL;
-    s->call = (struct call){.in = {.dtype = -1}, .out = {.dtype = -1}};
-    if (parse(self, args, kwargs, &s->call) < 0 || py_wait_begin(&w, self) < 0) {
-        Py_DECREF(s);
-        return NULL;
-    }
-    rc = mu_start(w.mu, &s->call.mu, &s->mu);
-    if (py_wait_end(&w, rc) < 0) {
-        if (rc == MU_OK) { /* A signal came just then; it goes on by itself. */
-            s->run = self;
-            Py_INCREF((PyObject *)self);
-        }
-        Py_DECREF(s);
-        return NULL;
+        free(p);
+        return PyErr_NoMemory();
     }
     s->run = self;
     Py_INCREF((PyObject *)self);
+    s->pending = NULL;
+    if (parse(self, args, kwargs, &p->call) < 0) {
+        free(p);
+        Py_DECREF((PyObject *)s);
+        return NULL;
+    }
+    if (py_wait_begin(&w, self) < 0 || py_wait_end(&w, mu_start(w.mu, &p->call.mu, &p->mu)) < 0) {
+        pending_free(p);
+        Py_DECREF((PyObject *)s);
+        return NULL;
+    }
+    s->pending = p;
+    p->owner = s;
+    pending_link(self, p);
     return (PyObject *)s;
 }
 
@@ -232,85 +262,76 @@ static PyObject *started_finish(PyObject *object, PyObject *args, PyObject *kwar
     struct started *s = (struct started *)object;
     long long timeout_ms = MU_FOREVER;
     mu_result r = {.lost_rank = -1};
-    struct run *run = s->run;
-    mu_started *mu = s->mu;
+    struct pending *p = s->pending;
+    PyObject *tuple = NULL;
     struct waiting w;
-    PyObject *tuple;
     int rc;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|L:finish", KEYWORDS("timeout_ms"),
                                      &timeout_ms)) {
         return NULL;
     }
-    if (mu == NULL) {
+    if (p == NULL) {
         return py_error_raise_text(MU_EINVAL,
-                                   "this call is finished, or another thread waits for it");
+                                   "this call is finished, went with its run, or another "
+                                   "thread waits for it");
     }
-    if (py_wait_begin(&w, run) < 0) {
+    s->pending = NULL; /* No other thread may finish it, and leave() must not. */
+    pending_unlink(p);
+    if (py_wait_begin(&w, s->run) < 0) {
+        s->pending = p;
+        pending_link(s->run, p);
         return NULL;
     }
-    s->mu =
-        NULL; /* Nobody else may finish it meanwhile. Only we touch it, though without the GIL. */
-    rc = mu_finish(mu, timeout_ms, &r);
-    if (rc == MU_ETIMEDOUT) {
-        s->mu = mu;
+    rc = mu_finish(p->mu, timeout_ms, &r);
+    if (py_wait_end_rank(&w, rc, r.lost_rank) == 0) {
+        tuple = result(s->run, &p->call, &r);
     }
-    rc = py_wait_end_rank(&w, rc, r.lost_rank);
-    if (s->mu != NULL) {
-        return NULL;
+    if (rc == MU_ETIMEDOUT) { /* It goes on. */
+        s->pending = p;
+        pending_link(s->run, p);
+    } else {
+        pending_free(p);
     }
-    tuple = rc == 0 ? result(run, &s->call, &r) : NULL;
-    call_release(&s->call);
-    s->run = NULL;
-    Py_DECREF(run);
     return tuple;
 }
 
-static void started_free(struct started *s)
-{
-    PyTypeObject *type = Py_TYPE((PyObject *)s);
-
-    call_release(&s->call);
-    PyObject_Free(s);
-    Py_DECREF(type);
-}
-
-/* It goes on, so its buffers must stay: the run keeps it until it is left. */
 static void started_dealloc(PyObject *object)
 {
     struct started *s = (struct started *)object;
-    struct run *run = s->run;
+    PyTypeObject *type = Py_TYPE(object);
 
-    if (s->mu == NULL || run == NULL) {
-        started_free(s);
-        return;
+    if (s->pending != NULL) {
+        s->pending->owner = NULL;
     }
-    s->run = NULL;
-    s->next = run->orphans;
-    run->orphans = s;
-    Py_DECREF(run);
+    Py_XDECREF((PyObject *)s->run);
+    PyObject_Free(object);
+    Py_DECREF(type);
 }
 
 /* A call that nobody waited for, and that is not over, is given up. */
-void py_call_finish_orphans(struct run *self, mu_run *mu)
+void py_call_finish_all(struct run *self, mu_run *mu)
 {
-    while (self->orphans != NULL) {
-        struct started *s = self->orphans;
+    while (self->pending != NULL) {
+        struct pending *p = self->pending;
         mu_result r = {0};
         int rc;
 
+        pending_unlink(p);
+        if (p->owner != NULL) {
+            p->owner->pending = NULL;
+        }
         Py_BEGIN_ALLOW_THREADS;
-        rc = mu_finish(s->mu, 0, &r);
+        rc = mu_finish(p->mu, 0, &r);
         if (rc == MU_ETIMEDOUT) {
             (void)mu_stop(mu);
-            rc = mu_finish(s->mu, MU_FOREVER, &r);
+            rc = mu_finish(p->mu, MU_FOREVER, &r);
         }
         if (rc == MU_OK) {
             mu_view_release(mu, r.view);
         }
         Py_END_ALLOW_THREADS;
-        self->orphans = s->next;
-        started_free(s);
+        pending_free(p);
     }
 }
 

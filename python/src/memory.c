@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 struct memory {
-    PyObject_HEAD enum memory_kind kind;
+    PyObject ob_base;
+    enum memory_kind kind;
     char readonly;
     struct run *run; /* ALLOC, VIEW: owned; LENT: borrowed; NULL when it has been left */
     void *data;      /* NULL: it is gone */

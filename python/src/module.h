@@ -62,13 +62,15 @@ size_t py_dtype_bytes(int dtype);
 
 struct memory;
 struct callback;
+struct pending;
 
 enum hook { HOOK_GENERATION, HOOK_BEFORE, HOOK_AFTER, HOOKS_N };
 
 struct run {
-    PyObject_HEAD mu_run *mu; /* NULL: it has been left */
-    pid_t pid;                /* whose it is: a forked child has no part in it */
-    int users;                /* threads that are in a call */
+    PyObject ob_base;
+    mu_run *mu; /* NULL: it has been left */
+    pid_t pid;  /* whose it is: a forked child has no part in it */
+    int users;  /* threads that are in a call */
 
     /* What training has been told of. */
     uint32_t parts_n, metrics_n;
@@ -81,7 +83,7 @@ struct run {
     mu_work work;            /* the last one */
     PyObject *lent;          /* Memory by address: what mu_next() hands out, again and again */
     struct memory *memories; /* all of this run's, borrowed */
-    struct started *orphans; /* calls that nobody will finish */
+    struct pending *pending; /* calls in the background that nobody has finished */
     PyObject *error[3];      /* what a callback has raised: type, value, traceback */
 };
 
@@ -104,6 +106,7 @@ struct waiting {
 int py_wait_begin(struct waiting *w, struct run *run);
 int py_wait_end(struct waiting *w, int status);
 int py_wait_end_rank(struct waiting *w, int status, int lost_rank);
+int py_wait_end_calls(struct waiting *w, int status); /* … which may have called Python */
 
 /* Ctrl-C gets through to a thread that waits in the library, from now until py_wait_unhook(). */
 int py_wait_hook(struct run *run);
@@ -151,7 +154,7 @@ int py_work_init(PyObject *module);                           /* work.c */
 PyObject *py_work_new(struct run *run);                       /* of run->work */
 PyObject *py_work_samples(const uint64_t *samples, size_t n); /* a list */
 int py_call_init(PyObject *module);                           /* call.c */
-void py_call_finish_orphans(struct run *run, mu_run *mu);
+void py_call_finish_all(struct run *run, mu_run *mu);
 void py_setup_clear(struct run *run); /* setup.c: all callbacks and states */
 int py_setup_visit(struct run *run, visitproc visit, void *arg);
 

@@ -30,7 +30,7 @@ static struct run *run_new(void)
     }
     self->work = (mu_work){0};
     self->memories = NULL;
-    self->orphans = NULL;
+    self->pending = NULL;
     self->error[0] = self->error[1] = self->error[2] = NULL;
     self->lent = PyDict_New();
     PyObject_GC_Track(self);
@@ -119,7 +119,7 @@ static int leave(struct run *self)
     self->mu = NULL; /* No new calls. */
     py_wait_unhook(self);
     let_them_in(self);
-    py_call_finish_orphans(self, mu);
+    py_call_finish_all(self, mu);
     kept = py_memory_detach(self);
     Py_BEGIN_ALLOW_THREADS;
     rc = mu_leave(mu);

@@ -316,7 +316,7 @@ static PyObject *run_data(PyObject *object, PyObject *args, PyObject *kwargs)
                                      KEYWORDS("samples_n", "global_batch", "epochs", "seed"),
                                      &samples_n, &global_batch, &epochs, &seed) ||
         py_wait_begin(&w, (struct run *)object) < 0 ||
-        py_wait_end(&w, mu_data(w.mu, samples_n, global_batch, epochs, seed)) < 0) {
+        py_wait_end_calls(&w, mu_data(w.mu, samples_n, global_batch, epochs, seed)) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -329,7 +329,7 @@ static PyObject *run_shard(PyObject *object, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "K:shard", &elements_n) ||
         py_wait_begin(&w, (struct run *)object) < 0 ||
-        py_wait_end(&w, mu_shard(w.mu, elements_n)) < 0) {
+        py_wait_end_calls(&w, mu_shard(w.mu, elements_n)) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;

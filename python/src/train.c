@@ -14,7 +14,7 @@ static PyObject *run_next(PyObject *object, PyObject *unused)
         return NULL;
     }
     rc = mu_next(w.mu, &work);
-    if (py_wait_end(&w, rc) < 0) {
+    if (py_wait_end_calls(&w, rc) < 0) {
         return NULL;
     }
     self->work = work;
@@ -59,7 +59,7 @@ static PyObject *run_put(PyObject *object, PyObject *args, PyObject *kwargs)
     }
     rc = mu_put(w.mu, self->work.kind == MU_SLICE ? self->work.out : NULL,
                 self->metrics_n > 0 ? metrics : NULL);
-    if (py_wait_end(&w, rc) < 0) {
+    if (py_wait_end_calls(&w, rc) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;

@@ -40,6 +40,11 @@ static void on_sigint(int number, siginfo_t *info, void *context)
     errno = error;
 }
 
+static bool is_ours(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 && action->sa_sigaction == on_sigint;
+}
+
 static void *watch(void *arg)
 {
     for (;;) {
@@ -116,6 +121,7 @@ static bool start_watch(void)
 int py_wait_hook(struct run *run)
 {
     struct sigaction action = {.sa_sigaction = on_sigint, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction now;
     bool usual, here;
 
     if (is_main(&here) < 0 || is_default(&usual) < 0) {
@@ -130,8 +136,11 @@ int py_wait_hook(struct run *run)
         return -1;
     }
     sigemptyset(&action.sa_mask);
-    ctrl_c.hooked =
-        sigaction(SIGINT, NULL, &ctrl_c.before) == 0 && sigaction(SIGINT, &action, NULL) == 0;
+    if (sigaction(SIGINT, NULL, &now) == 0 && !is_ours(&now)) { /* as it is in a forked child */
+        ctrl_c.before = now;
+        (void)sigaction(SIGINT, &action, NULL);
+    }
+    ctrl_c.hooked = true;
     return 0;
 }
 
@@ -146,8 +155,7 @@ void py_wait_unhook(struct run *run)
     pthread_mutex_lock(&ctrl_c.lock);
     ctrl_c.run = NULL;
     pthread_mutex_unlock(&ctrl_c.lock);
-    if (sigaction(SIGINT, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
-        now.sa_sigaction == on_sigint) {
+    if (sigaction(SIGINT, NULL, &now) == 0 && is_ours(&now)) {
         (void)sigaction(SIGINT, &ctrl_c.before, NULL);
     }
     atomic_store(&ctrl_c.over, true);
@@ -195,16 +203,6 @@ int py_wait_begin(struct waiting *w, struct run *run)
     return 0;
 }
 
-static int raise_pending(struct run *run)
-{
-    if (run->error[0] == NULL) {
-        return 0;
-    }
-    PyErr_Restore(run->error[0], run->error[1], run->error[2]);
-    run->error[0] = run->error[1] = run->error[2] = NULL;
-    return -1;
-}
-
 int py_wait_end_rank(struct waiting *w, int status, int lost_rank)
 {
     struct run *run = w->run;
@@ -215,10 +213,10 @@ int py_wait_end_rank(struct waiting *w, int status, int lost_rank)
     if (w->main) {
         atomic_fetch_add(&ctrl_c.turn, 1);
     }
-    if (raise_pending(run) < 0 || (status < 0 && PyErr_CheckSignals() < 0)) {
-        rc = -1;
-    } else if (status < 0) {
-        py_error_raise_rank(status, lost_rank);
+    if (status < 0) {
+        if (PyErr_CheckSignals() == 0) {
+            py_error_raise_rank(status, lost_rank);
+        }
         rc = -1;
     }
     Py_DECREF(run);
@@ -228,4 +226,18 @@ int py_wait_end_rank(struct waiting *w, int status, int lost_rank)
 int py_wait_end(struct waiting *w, int status)
 {
     return py_wait_end_rank(w, status, -1);
+}
+
+/* An error that is raised here already gives way to what caused it. */
+int py_wait_end_calls(struct waiting *w, int status)
+{
+    struct run *run = w->run; /* The caller has a reference. */
+    int rc = py_wait_end(w, status);
+
+    if (run->error[0] != NULL) {
+        PyErr_Restore(run->error[0], run->error[1], run->error[2]);
+        run->error[0] = run->error[1] = run->error[2] = NULL;
+        rc = -1;
+    }
+    return rc;
 }

@@ -8,7 +8,8 @@ enum {
 }; /* more than that, and they come and go: then they are not worth keeping */
 
 struct work {
-    PyObject_HEAD PyObject *kind;
+    PyObject ob_base;
+    PyObject *kind;
     unsigned long long step, epoch, generation, position, seed, step_samples;
     int rank, world;
     unsigned slice;

@@ -168,7 +168,10 @@ WRONG = '''
     held.append(run.allreduce_view(numpy.ones(4)))
     assert list(held[0]) == [1.0] * 4
     memory = run.alloc(100)
+    unfinished = run.allreduce(numpy.ones(4), async_=True)
     run.leave()
+    with wrong(muster.Invalid, 'went with its run'):
+        unfinished.wait()
     with wrong(BufferError, 'went with the run'):
         memoryview(memory)
     with wrong(muster.Invalid, 'has been left'):
@@ -180,7 +183,7 @@ WRONG = '''
 
 def test_bad_use_is_told_in_words(alone):
     done = alone(WRONG)
-    assert done.stdout.count('wrong') == 17, done.stdout
+    assert done.stdout.count('wrong') == 18, done.stdout
 
 
 LOSS = '''
