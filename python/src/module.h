@@ -35,7 +35,8 @@
  * this thread. Returns NULL. */
 PyObject *py_error_raise(int status);
 PyObject *py_error_raise_rank(int status, int lost_rank); /* … .lost_rank says who; -1: nobody */
-PyObject *py_error_raise_text(int status, const char *fmt, ...);
+PyObject *py_error_raise_text(int status, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 int py_error_init(PyObject *module);
 
 /* ---- memory that belongs to somebody else (span.c) ---- */
