@@ -85,6 +85,8 @@ INTERRUPT = after('''
             calls[sys.argv[1]]()
         except KeyboardInterrupt:
             print('interrupted')
+            if sys.argv[1] == 'next':  # Perhaps it was not waiting just then: then the run goes on.
+                run.stop()
             try:
                 run.barrier('after')
             except muster.Done as error:
