@@ -61,22 +61,21 @@ COMPARE = BEGIN + '''
 
 # As one would write it: whoever is left goes on, in the same process, with what rank 0 has.
 ELASTIC = BEGIN + '''
-    def init():
+    def begin():
         dist.init_process_group('muster')
         print('world', dist.get_rank(), dist.get_world_size(), os.getpid(), os.environ['RANK'],
               os.environ['WORLD_SIZE'], flush=True)
         step = torch.tensor([done])
         dist.broadcast(step, 0)
-        return DistributedDataParallel(model), int(step)
+        return int(step), DistributedDataParallel(model)
 
-    done, steps = 0, int(sys.argv[2])
+    done, steps, parallel = 0, int(sys.argv[2]), None
     wait_size(int(sys.argv[1]))
     model = nn.Linear(8, 1)
-    parallel, done = init()
     while done < steps:
         try:
-            if muster.torch.grown():
-                raise muster.PeerLost(-15, 'somebody has come')
+            if parallel is None:
+                done, parallel = begin()
             x, y = samples(done, dist.get_rank(), dist.get_world_size())
             model.zero_grad()
             nn.functional.mse_loss(parallel(x), y).backward()
@@ -87,11 +86,15 @@ ELASTIC = BEGIN + '''
             if dist.get_rank() == 0:
                 print('step', done, dist.get_world_size(), flush=True)
             time.sleep(0.005)
+            if not muster.torch.grown():
+                continue
         except muster.PeerLost as error:
-            print('lost', done, time.monotonic(), error, flush=True)
-            del parallel
-            dist.destroy_process_group()
-            parallel, done = init()
+            print('lost', done, error, flush=True)
+        except (muster.Stale, muster.Done) as error:
+            print('left', done, error, flush=True)
+            break
+        parallel = None
+        dist.destroy_process_group()
     print('bits', digest(model), done, flush=True)
 '''
 
@@ -193,6 +196,17 @@ def test_a_newcomer_is_in_the_next_group_and_gets_what_rank_0_has(cluster):
     worlds = [line.split()[2] for line in c.lines('world', 'a')]
     assert worlds == ['2', '3'], worlds
     assert len(set(c.lines('bits'))) == 1 and len(c.lines('bits')) == 3, c.lines('bits')
+
+
+def test_a_worker_that_is_drained_is_told_so_and_the_others_go_on(cluster):
+    c = cluster(ELASTIC, 3, args=[3, 1500])
+    c.wait_lines('step 40 3')
+    gone = c.drain(1)
+    c.wait()
+    assert len(c.lines('left', gone)) == 1, c.out(gone)
+    left = sorted(set(c.nodes) - {gone})
+    assert len({line for name in left for line in c.lines('bits', name)}) == 1
+    assert all(c.lines('world', name)[-1].split()[2] == '2' for name in left)
 
 
 @pytest.mark.parametrize('victim', [0, 1])

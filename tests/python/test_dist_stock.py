@@ -39,6 +39,7 @@ LOOP = '''
 
 BESIDE = '''
     import sys
+    import time
     import muster.torch
     import torch
     import torch.distributed as dist
@@ -56,6 +57,7 @@ BESIDE = '''
             optimizer.step()
         if run.left or run.done:
             break
+        time.sleep(float(sys.argv[1]))
         try:
             total = torch.tensor([1.0, sum(p.sum().item() for p in model.parameters())])
             dist.all_reduce(total, group=stock.group)
@@ -63,6 +65,29 @@ BESIDE = '''
         except (muster.PeerLost, RuntimeError) as error:
             print('lost', epoch.number, type(error).__name__, flush=True)
     print('done', sum(p.double().sum().item() for p in model.parameters()), flush=True)
+'''
+
+# It has told the others where it is, and dies before gloo can reach it.
+HALFWAY = '''
+    import os
+    import signal
+    import sys
+    import muster.torch
+    import torch
+    import torch.distributed as dist
+    from muster.torch import _meeting
+
+    run = muster.join()
+    while run.size < 3:
+        run.wait(run.generation)
+    if run.rank == int(sys.argv[1]):
+        _meeting.meet(run.core)
+        os.kill(os.getpid(), signal.SIGKILL)
+    stock = muster.torch.process_group(run, backend='gloo')
+    x = torch.ones(2)
+    dist.all_reduce(x, group=stock.group)
+    print('together', stock.rank, stock.size, x.tolist(), flush=True)
+    run.barrier('end')
 '''
 
 TAKEN = '''
@@ -93,12 +118,30 @@ def test_a_gloo_group_is_made_again_when_workers_come_and_when_one_is_killed(clu
 
 
 def test_a_gloo_group_works_beside_training_and_follows_its_generations(cluster):
-    c = cluster(BESIDE, 2)
+    c = cluster(BESIDE, 2, args=[0])
     c.wait()
     found = [line.split() for line in c.lines('epoch')]
     assert found and all(line[2] == line[3] and line[4] == 'gloo' for line in found), found
     assert any(line[3] == '2' for line in found) and not c.lines('lost')
     assert len(set(c.lines('done'))) == 1
+
+
+def test_a_loss_during_training_ends_no_gloo_group_for_good(cluster):
+    c = cluster(BESIDE, 3, args=[0.1], flags=('--max-restarts', '0'))
+    kit.wait_until(lambda: sum(line.split()[3] == '3' for line in c.lines('epoch')) >= 3, 'all three had the group')
+    gone = c.kill(1)
+    c.wait()
+    left = [name for name in c.nodes if name != gone]
+    found = [c.lines('epoch', name)[-1].split() for name in left]
+    assert all(line[2:5] == ['2', '2', 'gloo'] for line in found), found
+    assert len({line for name in left for line in c.lines('done', name)}) == 1
+
+
+@pytest.mark.parametrize('victim', [0, 2])
+def test_a_worker_that_dies_while_the_group_is_made_is_not_waited_for(cluster, victim):
+    c = cluster(HALFWAY, 3, args=[victim], flags=('--max-restarts', '0'))
+    said = c.wait_lines('together', 2)
+    assert sorted(said) == ['together 0 2 [2.0, 2.0]', 'together 1 2 [2.0, 2.0]']
 
 
 def test_another_default_group_is_not_taken_away(alone):
