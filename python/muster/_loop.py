@@ -15,9 +15,12 @@ follows from that:
   when all go back to a checkpoint. Then what comes next is of another step, perhaps of another epoch.
   Nothing of the user's may run in between (it would change the new state), so the loops don't end: the
   step that the user is in becomes that other one, and so does the epoch.
-- Done and Left end all loops quietly. What the user's program still does on its way out, such as a
-  scheduler's step at the end of an epoch that was not finished, is undone at the end of the loops.
+- Done and Left end all loops quietly: there are no more slices, and the gradient of a step that was not
+  committed does no harm. What the user's program still does on its way out, such as a scheduler's step at the
+  end of an epoch that was not finished, is undone at the end of the loops.
 """
+import math
+
 from . import _muster
 from .errors import Done, Left
 
@@ -77,8 +80,20 @@ class Slice:
         self._step._put(metrics)
 
 
+class _NoWork:
+    """In the place of work, for the one step of an epoch that a worker enters when there is nothing left to do."""
+
+    kind = 'none'
+
+    def __init__(self, step):
+        self.step = step
+
+
 class Step:
-    """One update of the model. After its loop: gradient, metrics, and number, from 1."""
+    """One update of the model. After its loop: gradient, metrics, and number, from 1.
+
+    If the run ends in it, for this worker or for all, it is not committed: there are no more slices, the gradient is
+    zero, the metrics are NaN."""
 
     def __init__(self, loop, work):
         self._loop = loop
@@ -105,8 +120,11 @@ class Step:
                                    'that the loop gives must be answered before the next')
             work = loop.next()
             if work is None:
-                self.gradient = loop.nothing(self)
-                return
+                break
+        if work is None or work.kind == 'none':
+            self.gradient = loop.nothing(self)
+            self.metrics = dict.fromkeys(loop.metrics, math.nan)
+            return
         self._work = work
         self.number = work.step
         loop.commit(self, work)
@@ -159,6 +177,10 @@ class Epoch:
     def _walk(self, spec):
         loop = self._loop
         work = loop.first(spec)
+        if work is None:
+            # What the user does at the end of an epoch may ask for the last step's numbers.
+            self._number = loop.last_epoch(spec)
+            yield loop.step_type(loop, _NoWork(loop.core.training()['step']))
         while work is not None:
             self._number = work.epoch
             step = loop.step_type(loop, work)
@@ -176,8 +198,6 @@ class Epoch:
                 return
             work = loop.next()
         self.finished = True
-        if self._number is None:
-            self._number = loop.last_epoch(spec)
 
     def __index__(self):
         return self.number

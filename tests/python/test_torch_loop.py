@@ -481,3 +481,30 @@ def test_channels_last_is_trained():
     data = kit.TensorDataset(torch.randn(32, 4, 5, 5), torch.zeros(32, 1))
     found, _ = train(net, data=data, epochs=5)
     assert found[-1]['loss'] < found[0]['loss']
+
+
+def test_a_run_that_has_ended_before_the_first_step_gives_one_that_does_no_harm(tmp_path):
+    """Its script may ask for the last step's loss; whatever it changes is undone."""
+    def go():
+        net = kit.model()
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        with joined(net, optimizer, scheduler, checkpoint_dir=tmp_path, checkpoint_every=1) as run:
+            for epoch in run.epochs(2):
+                for step in epoch.steps(kit.dataset(), global_batch=16, slices=4):
+                    for x, y in step:
+                        step.backward(nn.functional.mse_loss(net(x), y))
+                    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                    optimizer.step()
+                    run.state['n'] = run.state.get('n', 0) + 1
+                    net[0].weight.data.mul_(0.99)
+                scheduler.step()
+                losses.append(step.loss)
+            assert run.done
+        return net, optimizer.param_groups[0]['lr'], dict(run.state), epoch.number
+    losses = []
+    first = go()
+    assert first[2] == {'n': 8} and len(losses) == 2
+    second = go()
+    assert kit.same_bits(first[0], second[0]) and first[1:] == second[1:]
+    assert len(losses) == 3 and losses[2] != losses[2]

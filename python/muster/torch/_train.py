@@ -36,6 +36,7 @@ class Loop(_loop.Loop):
         self.things = things
         self.nonfinite = nonfinite
         self.skipped = 0
+        self._kept = []
         self.logged = {}
         self.current = None   # the step whose slice the user has
         self.source = None
@@ -98,6 +99,16 @@ class Loop(_loop.Loop):
         if work is None:
             self.source.close()
         return work
+
+    def freeze(self):
+        super().freeze()
+        self._kept = [(tensor, tensor.clone()) for tensor in self.held]
+
+    def thaw(self):
+        super().thaw()
+        for tensor, kept in self._kept:
+            tensor.copy_(kept)
+        self._kept = []
 
     def close(self):
         """The run has been left: everything is as it was before it."""
