@@ -56,14 +56,14 @@ def answer(link, words):
     return found
 
 
-@pytest.mark.parametrize('seed', range(5))
+@pytest.mark.parametrize('seed', range(3))
 def test_calls_are_answered_as_tcpstore_answers_them(server, seed):
     chance = random.Random(seed)
     near, far = store(server), store(client(server))
     theirs = dist.TCPStore('localhost', 0, 1, True, datetime.timedelta(seconds=LONG_S), False)
     keys = [f'key {i}' for i in range(4)]
     values = ['', 'a', 'b', 'long' * 1000]
-    for _ in range(300):
+    for _ in range(150):
         ours, key = chance.choice((near, far)), chance.choice(keys)
         a, b, n = chance.choice(values), chance.choice(values), chance.randrange(-5, 5)
         what = chance.choice(('set', 'add', 'compare_set', 'delete', 'keys', 'get'))
