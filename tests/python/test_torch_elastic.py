@@ -86,7 +86,7 @@ def test_the_example_has_the_same_bits_when_workers_are_killed_join_and_leave(cl
     args = ('--epochs', 6, '--samples', SAMPLES)
     want = sha_alone(EXAMPLE, *args)
     c = cluster(SLOWLY, 0, args=(os.path.join(tools.ROOT, EXAMPLE), *args))
-    slow(c, 0.2)
+    slow(c, 0.12)
     c.join()
     c.join()
     trained(c)
@@ -188,7 +188,7 @@ def test_everything_at_once_has_the_same_bits_under_churn(cluster):
     want = sha_alone(EVERYTHING, 0)
     assert sha_alone(EVERYTHING, 2) == want
     c = cluster(EVERYTHING, 0, args=(2, 'slowly'))
-    slow(c, 0.1)
+    slow(c, 0.06)
     c.join()
     c.join()
     trained(c)

@@ -1,4 +1,10 @@
 """A run that trains models of torch: what join() gives."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
 from .. import run as _run
@@ -15,7 +21,8 @@ class Run(_run.Run):
 
     skipped: how many steps were, because their gradient was not finite (nonfinite="skip")."""
 
-    def __init__(self, things, metrics, threads, nonfinite, unused, overlap, settings):
+    def __init__(self, things: Sequence[Any], metrics: str | Sequence[str], threads: int, nonfinite: str, unused: str,
+                 overlap: bool, settings: dict[str, Any]) -> None:
         if isinstance(metrics, str):
             metrics = (metrics,)
         _one_of('nonfinite', nonfinite, NONFINITE)
@@ -36,44 +43,46 @@ class Run(_run.Run):
             raise
 
     @property
-    def skipped(self):
+    def skipped(self) -> int:
         return self.loop.skipped
 
-    def sampler(self, dataset, global_batch, slices=8, seed=0):
+    def sampler(self, dataset: Any, global_batch: int, slices: int = 8, seed: int = 0) -> StepSampler:
         """For a DataLoader with processes of its own: DataLoader(dataset, batch_sampler=run.sampler(dataset, global_batch=256),
         num_workers=2), given to epoch.steps(loader)."""
         return StepSampler(samples_of(dataset), global_batch, slices, seed)
 
-    def leave(self):
+    def leave(self) -> None:
         super().leave()
         if isinstance(self.loop, Loop):
             self.loop.close()
 
-    def log(self, **numbers):
+    def log(self, **numbers: float | torch.Tensor) -> None:
         """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward(); their
         mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as they
         are, those of rank 0."""
         self.loop.log(numbers)
 
 
-def _one_of(name, value, choices):
+def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ValueError(f'{name}={value!r}: it is one of {", ".join(map(repr, choices))}')
 
 
-def _numeric(threads):
+def _numeric(threads: int) -> list[tuple[str, str]]:
     """What decides the bits of a gradient, beside the model."""
     found = [('torch.version', torch.__version__), ('torch.threads', str(threads)),
              ('torch.mkldnn', f'{torch.backends.mkldnn.is_available()}'),
              ('torch.deterministic', f'{torch.are_deterministic_algorithms_enabled()}')]
-    for line in torch.__config__.show().splitlines():
-        if 'CPU capability' in line or 'BLAS_INFO' in line:
-            word = 'CPU capability' if 'CPU capability' in line else 'BLAS_INFO'
-            found.append((f'torch.{word.split()[0].lower()}', line.partition(word)[2].strip(' =:usage').split(',')[0]))
+    text = torch.__config__.show()
+    for name, pattern in (('torch.cpu', r'CPU capability usage: (\S+)'), ('torch.blas', r'BLAS_INFO=([^,\s]+)')):
+        match = re.search(pattern, text)
+        if match:
+            found.append((name, match.group(1)))
     return found
 
 
-def join(*things, metrics=('loss',), threads=1, nonfinite='pass', unused='error', overlap=True, **settings):
+def join(*things: Any, metrics: str | Sequence[str] = ('loss',), threads: int = 1, nonfinite: str = 'pass',
+         unused: str = 'error', overlap: bool = True, **settings: Any) -> Run:
     """This process becomes a worker that trains these things: models, optimizers, schedulers and whatever else has
     state_dict() and load_state_dict(), in any order. They are the state of the run: at the first step they become what
     the others have, or what the newest checkpoint holds.

@@ -1,4 +1,8 @@
 """The loop over steps for torch: models, gradients, buffers, randomness and data around _loop."""
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 from torch.utils.data import DataLoader
 
@@ -16,9 +20,9 @@ class Step(_loop.Step):
     same. metrics, loss: their means. skipped: the gradient was not finite, and nonfinite="skip" was given to join();
     then .grad is None, and optimizers do nothing."""
 
-    skipped = False
+    skipped: bool = False
 
-    def backward(self, loss, **options):
+    def backward(self, loss: torch.Tensor, **options: Any) -> None:
         """Computes the slice's gradient: once for each batch that the loop gives. loss: the mean over the batch. Options
         are those of torch.Tensor.backward()."""
         if not self._put_due:
