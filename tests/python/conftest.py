@@ -90,6 +90,12 @@ class Tap:
             self.say(f'ok {self.n} - {name}')
 
 
+def pytest_addoption(parser, pluginmanager):
+    """Failed assertions are explained at length only if somebody asks for it, by an option of the terminal."""
+    if not pluginmanager.has_plugin('terminal') and os.environ.get('MUSTER_TAP'):
+        parser.addoption('--verbose', dest='verbose', type=int, default=1)
+
+
 def pytest_configure(config):
     if os.environ.get('MUSTER_TAP'):
         config.pluginmanager.register(Tap(), 'muster-tap')
