@@ -183,8 +183,8 @@ def test_survivors_of_a_kill_init_again_and_go_on_in_the_same_process(cluster, v
         assert all(w[0] == w[3] and w[1] == w[4] for w in worlds), 'the variables say the same'
     assert sorted(line.split()[1] for name in left for line in c.lines('world', name)[1:]) == ['0', '1']
     assert len({line for name in left for line in c.lines('bits', name)}) == 1
-    steps = sorted({int(line.split()[1]) for line in c.lines('step')})
-    assert steps == list(range(1, 401))
+    steps = {int(line.split()[1]) for line in c.lines('step')}
+    assert len(set(range(1, 401)) - steps) <= 1, 'but for the one that rank 0 had done when it was killed'
 
 
 def test_a_newcomer_is_in_the_next_group_and_gets_what_rank_0_has(cluster):

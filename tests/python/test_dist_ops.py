@@ -237,3 +237,26 @@ def test_ranks_of_another_launcher_are_torchs_business(alone):
     ''', MASTER_ADDR='127.0.0.1', MASTER_PORT=0, RANK=0, WORLD_SIZE=1)
     assert done.stdout.startswith('gloo 0 1\nbackend muster: this process is to be rank 0 of 2, but it was not '
                                   'started by `muster run`'), done.stdout
+
+
+def test_ranks_that_a_script_gives_its_own_children_are_torchs_business_too(alone):
+    done = alone('''
+        import os
+        import muster.torch
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+
+        def child(rank, port):
+            os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
+            dist.init_process_group('gloo', rank=rank, world_size=2)
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            print('sum', x.item(), flush=True)
+
+        if __name__ == '__main__':
+            with __import__('socket').create_server(('127.0.0.1', 0)) as probe:
+                port = probe.getsockname()[1]
+            mp.spawn(child, (port,), nprocs=2)
+    ''', timeout=120)
+    assert done.stdout.splitlines() == ['sum 2.0'] * 2, done.stdout

@@ -11,6 +11,8 @@ from ..errors import Error, Timeout
 
 def again(error):
     """The same for another who waits: an exception has one traceback."""
+    if not isinstance(error, Error):
+        return RuntimeError(str(error))
     return errors.make(error.status, error.text, error.lost_rank)
 
 
@@ -34,9 +36,15 @@ class Work(TorchWork):
         self._started.append(started)
 
     def _complete(self):
-        if self._after is not None:
-            self._after()
-            self._after = None
+        """All calls are finished."""
+        after, self._after = self._after, None
+        if self._error is not None:
+            self._group.broken = self._error
+        elif after is not None:
+            try:
+                after()
+            except Exception as error:  # Whoever waits is told; the thread that finishes goes on.
+                self._error = error
 
     def finish(self, timeout_ms=-1):
         """Without an exception if it has failed; Timeout if it is still under way."""
@@ -53,10 +61,7 @@ class Work(TorchWork):
                     self._error = self._error or error
                 self._started.pop(0)
             if not self._done:
-                if self._error is None:
-                    self._complete()
-                else:
-                    self._group.broken = self._error
+                self._complete()
                 self._done = True
         finally:
             self._lock.release()
@@ -69,8 +74,7 @@ class Work(TorchWork):
 
     def wait(self, timeout=None):
         """True, or raises what went wrong. A timeout of 0 is none, as everywhere in torch."""
-        limit_ms = int(timeout.total_seconds() * 1000) if timeout else -1
-        self.finish(limit_ms or -1)
+        self.finish(max(int(timeout.total_seconds() * 1000), 1) if timeout else -1)
         self._group.taken(self)
         self._check()
         return True

@@ -15,17 +15,20 @@ newcomers come after those who stay. A survivor that has not noticed yet finds o
 collective, because the others have moved.
 
 Importing this replaces torch's handler of env://, the default init_method: a worker of `muster run`,
-or a process without RANK, joins its job, moves to the newest generation and has its rank from there;
+or a process with neither RANK nor MASTER_ADDR, joins its job, moves to the newest generation and has its rank from there;
 RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set. Whoever was
 started by something else, such as torchrun, gets what torch does.
 """
+import atexit
 import importlib
 import os
+import sys
 from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed as dist
 
 from .. import _muster
+from ..errors import Error
 from ..run import current, join
 from . import _meeting
 from ._group import ProcessGroup
@@ -34,8 +37,10 @@ from ._stock import process_group
 # The module: in torch.distributed there is a function of that name.
 _handlers = importlib.import_module('torch.distributed.rendezvous')._rendezvous_handlers
 _stock_env = _handlers['env']
-_group = None  # The newest process group …
-_store = None  # … and the store below it: C++ alone would not keep our half.
+PART_MS = 60000
+
+_groups = []  # Process groups of the newest generation that we know …
+_store = None  # … and the store below them: C++ alone would not keep our half.
 
 
 def joined():
@@ -43,9 +48,12 @@ def joined():
     return (current() or join()).core
 
 
-def _is_ours():
-    """Whether env:// is muster's: RANK is the word of another launcher unless we have set it."""
-    return 'MUSTER_SOCKET' in os.environ or 'RANK' not in os.environ or _store is not None
+def _is_ours(url):
+    """Whether env:// is muster's. Otherwise a rank, or where rank 0 is, is the word of another
+    launcher: in the environment, unless we have set it, or by arguments, after mp.spawn()."""
+    if 'MUSTER_SOCKET' in os.environ or _store is not None:
+        return True
+    return not urlparse(url).query and not {'RANK', 'MASTER_ADDR'} & set(os.environ)
 
 
 def _set_environment(run, store):
@@ -69,7 +77,7 @@ def _check_wish(url, place):
 def _env_handler(url, **more):
     """What torch calls for init_method env://."""
     global _store
-    if not _is_ours():
+    if not _is_ours(url):
         yield from _stock_env(url, **more)
         return
     settle()
@@ -85,16 +93,13 @@ def _env_handler(url, **more):
 
 
 def settle():
-    """Nothing of the last process group is under way any more."""
-    global _group
-    if _group is not None:
-        _group.settle()
-        _group = None
+    """Nothing of the last process groups is under way any more."""
+    while _groups:
+        _groups.pop().settle()
 
 
 def _create(store, rank, size, timeout):
     """What torch calls for backend muster: also for new_group(), which can have all ranks only."""
-    global _group
     run = joined()
     if run.group()[0] == 0:  # By another rendezvous than ours.
         run.regroup()
@@ -106,8 +111,8 @@ def _create(store, rank, size, timeout):
         raise NotImplementedError(
             f'backend muster has one group, of all {own_size} workers: rank {rank} of {size} is '
             'not this worker\'s place in it. For some of them: new_group(ranks, backend="gloo")')
-    _group = ProcessGroup(run, generation, rank, size, timeout)
-    return _group
+    _groups.append(ProcessGroup(run, generation, rank, size, timeout))
+    return _groups[-1]
 
 
 def grown() -> bool:
@@ -119,7 +124,23 @@ def grown() -> bool:
     return result[2] > result[0]
 
 
+def _part():
+    """Before a script that ended well leaves its job: a worker that is gone is lost for those who are
+    still in their last operation, also if it has had its own result."""
+    run = current()
+    if run is None or not _groups or getattr(sys, 'last_type', None) is not None:
+        return
+    group = _groups[0]
+    settle()
+    try:
+        if group.broken is None and run.core.group()[0] == group.generation:
+            run.core.make(_muster.MEET, None, None, 0, _muster.U8, timeout_ms=PART_MS)
+    except Error:
+        pass  # The others have ended, or are elsewhere.
+
+
 def _register():
+    atexit.register(_part)
     _handlers['env'] = _env_handler
     dist.Backend.register_backend('muster', _create)
 
