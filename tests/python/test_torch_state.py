@@ -258,3 +258,29 @@ def test_facts_name_each_tensor_or_count_them_if_there_are_very_many():
     other = copy.deepcopy(many)
     other[7].weight = nn.Parameter(torch.zeros(2, 3))
     assert _things.Things([other]).facts() != facts
+
+
+# ---- parts of the gradient ----
+
+@pytest.mark.parametrize('seed', range(20))
+def test_any_model_has_at_most_14_parts_and_each_parameter_its_own_place(seed):
+    import random
+
+    from muster.torch import _gradient
+    draw = random.Random(seed)
+    types = draw.sample(list(_gradient.CORE_TYPES), draw.randint(1, 4))
+    params = [(str(i), torch.empty(draw.choice([0, 1, 7, 1000, 100000, 3000000]), dtype=draw.choice(types), device='meta'))
+              for i in range(draw.randint(1, 60))]
+    parts, places = _gradient.plan(params)
+    assert 1 <= len(parts) <= 14 and sum(part.count for part in parts) == sum(p.numel() for _, p in params)
+    taken = {}
+    for (_, p), (part, at) in zip(params, places):
+        assert parts[part].dtype is p.dtype and at + p.numel() <= parts[part].count
+        taken.setdefault(part, []).append((at, at + p.numel()))
+    for spans in taken.values():
+        spans.sort()
+        assert all(one[1] <= two[0] for one, two in zip(spans, spans[1:]))
+    order = [part for part, _ in places]
+    for dtype in types:  # The last ones first: that is how backward() goes.
+        mine = [part for part, (_, p) in zip(order, params) if p.dtype is dtype]
+        assert mine == sorted(mine, reverse=True)
