@@ -239,6 +239,7 @@ class Odd(nn.Module):
         self.register_buffer('short', torch.ones(3, dtype=torch.bfloat16))
         self.register_buffer('long', torch.zeros(2, dtype=torch.float64), persistent=False)
         self.register_buffer('times', torch.zeros(2, dtype=torch.int32))
+        self.register_buffer('down', torch.full((1,), 200, dtype=torch.uint8))
         self.register_buffer('seen', torch.zeros(3, dtype=torch.bool))
         self.mark = False
 
@@ -246,6 +247,7 @@ class Odd(nn.Module):
         self.short += 1
         self.long += 0.125
         self.times += torch.tensor([1, 3], dtype=torch.int32)
+        self.down -= 2
         if self.mark:
             self.seen[1] = True
         return self.line(x)
@@ -258,7 +260,7 @@ def test_buffers_of_other_types_and_those_that_nobody_changes():
     assert torch.equal(net.still, still)
     assert net.short.tolist() == [5.0] * 3
     assert net.long.tolist() == [0.5] * 2
-    assert net.times.tolist() == [4, 12]
+    assert net.times.tolist() == [4, 12] and net.down.tolist() == [192]
 
 
 def test_a_buffer_of_bools_that_changes_in_a_slice_is_an_error():
@@ -408,6 +410,15 @@ def test_a_metric_that_was_not_declared_is_an_error_in_a_slice():
 def test_a_metric_that_was_declared_and_not_logged_is_an_error():
     with pytest.raises(RuntimeError, match="'accuracy' is one of the metrics of this run, but was not logged"):
         one_slice(lambda run, step, loss: step.backward(loss), metrics=('loss', 'accuracy'))
+
+
+def test_a_metric_that_is_logged_after_backward_is_an_error():
+    def late(run, step, loss):
+        run.log(accuracy=1)
+        step.backward(loss)
+        run.log(accuracy=1)
+    with pytest.raises(RuntimeError, match=r"'accuracy' is one of the metrics of each slice.*before step.backward"):
+        one_slice(late, metrics=('loss', 'accuracy'))
 
 
 def test_breaking_out_of_slices_is_an_error():

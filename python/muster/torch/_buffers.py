@@ -40,15 +40,15 @@ class _Buffer:
             return self.tensor if self.same else self.tensor.to(self.wire)
         delta = self.tensor.to(torch.int64) - self.kept.to(torch.int64)
         if int(delta.abs().max()) > DELTA_MAX:
-            raise RuntimeError(f'buffer {self.name} changed by more than {DELTA_MAX} in one slice: what travels of buffers '
-                               'of integers is how far they advance')
+            raise RuntimeError(f'buffer {self.name} changed by more than {DELTA_MAX} in one slice: what travels of '
+                               'buffers of integers is how far they advance')
         return delta.to(self.wire)
 
     def commit(self, flat):
         """flat: the means of the part."""
         mean = flat[self.at:self.at + self.tensor.numel()].as_strided(self.tensor.shape, self.tensor.stride())
         if not self.floats:
-            self.tensor.add_(mean.round().to(self.dtype))
+            self.tensor.add_(mean.round().to(torch.int64))
         elif float(flat[self.flag]) != 0.0:
             self.tensor.copy_(mean)
 

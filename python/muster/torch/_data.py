@@ -37,14 +37,14 @@ class StepSampler:
         return self.spec.steps
 
     def __iter__(self):
-        raise RuntimeError('this DataLoader is for epoch.steps(loader), which knows what this worker computes: don\'t loop over '
-                           'it yourself')
+        raise RuntimeError('this DataLoader is for epoch.steps(loader), which knows what this worker computes: don\'t '
+                           'loop over it yourself')
 
 
 def samples_of(dataset):
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, '__getitem__'):
-        raise TypeError(f'{type(dataset).__name__} can\'t be trained on: samples are asked for by number, so a dataset must '
-                        'have __getitem__() and __len__()')
+        raise TypeError(f'{type(dataset).__name__} can\'t be trained on: samples are asked for by number, so a dataset '
+                        'must have __getitem__() and __len__()')
     try:
         return len(dataset)
     except TypeError:
@@ -86,8 +86,8 @@ class LoaderSource:
     def __init__(self, loader, core, epochs):
         sampler = loader.batch_sampler
         if not isinstance(sampler, StepSampler):
-            raise TypeError('epoch.steps() takes a DataLoader that was made as DataLoader(dataset, batch_sampler=run.sampler('
-                            'dataset, global_batch=…, slices=…, seed=…), …)')
+            raise TypeError('epoch.steps() takes a DataLoader that was made as DataLoader(dataset, batch_sampler='
+                            'run.sampler(dataset, global_batch=…, slices=…, seed=…), …)')
         if sampler.spec.samples_n != samples_of(loader.dataset):
             raise ValueError(f'the sampler was made for {sampler.spec.samples_n} samples, and the dataset has '
                              f'{len(loader.dataset)}')

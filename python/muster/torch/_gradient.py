@@ -152,9 +152,9 @@ class Gradient:
     def _fill(self, lacking):
         if self.unused == 'error':
             names = ', '.join(self.params[i][0] for i in lacking[:5]) + (', …' if len(lacking) > 5 else '')
-            raise RuntimeError(f'the loss does not depend on {names}: no gradient came by backward(). If that is meant, give '
-                               'unused="zero" to muster.torch.join(), and it counts as zero; or set requires_grad to '
-                               'False before join()')
+            raise RuntimeError(f'the loss does not depend on {names}: no gradient came by backward(). If that is meant, '
+                               'give unused="zero" to muster.torch.join(), and it counts as zero; or set requires_grad '
+                               'to False before join()')
         for i in lacking:
             number, at = self.places[i]
             part = self.parts[number]

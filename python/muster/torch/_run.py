@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import run as _run
+from .._state import State
 from ._data import StepSampler, samples_of
 from ._things import Things
 from ._train import Loop
@@ -30,6 +31,7 @@ class Run(_run.Run):
         things = Things(things)
         torch.set_num_threads(threads)
         super().__init__(**settings)
+        self.state = State(things.values)
         try:
             self.loop = Loop(self.core, self.state, things, metrics, unused, nonfinite, overlap)
             for name, value in things.facts():
@@ -47,8 +49,8 @@ class Run(_run.Run):
         return self.loop.skipped
 
     def sampler(self, dataset: Any, global_batch: int, slices: int = 8, seed: int = 0) -> StepSampler:
-        """For a DataLoader with processes of its own: DataLoader(dataset, batch_sampler=run.sampler(dataset, global_batch=256),
-        num_workers=2), given to epoch.steps(loader)."""
+        """For a DataLoader with processes of its own, which is given to epoch.steps(loader):
+        DataLoader(dataset, batch_sampler=run.sampler(dataset, global_batch=256), num_workers=2)."""
         return StepSampler(samples_of(dataset), global_batch, slices, seed)
 
     def leave(self) -> None:
@@ -57,9 +59,9 @@ class Run(_run.Run):
             self.loop.close()
 
     def log(self, **numbers: float | torch.Tensor) -> None:
-        """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward(); their
-        mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as they
-        are, those of rank 0."""
+        """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward();
+        their mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as
+        they are, those of rank 0."""
         self.loop.log(numbers)
 
 
@@ -84,12 +86,12 @@ def _numeric(threads: int) -> list[tuple[str, str]]:
 def join(*things: Any, metrics: str | Sequence[str] = ('loss',), threads: int = 1, nonfinite: str = 'pass',
          unused: str = 'error', overlap: bool = True, **settings: Any) -> Run:
     """This process becomes a worker that trains these things: models, optimizers, schedulers and whatever else has
-    state_dict() and load_state_dict(), in any order. They are the state of the run: at the first step they become what
+    state_dict() and load_state_dict(), in any order; and a dict of plain values, which is run.state then. They are the state of the run: at the first step they become what
     the others have, or what the newest checkpoint holds.
 
     metrics: names of numbers that come with each slice; "loss" is given by step.backward(), others by run.log().
     threads: of torch, in this process. The bits of a result depend on it; it must be the same for all workers.
-    nonfinite: what to do about a step whose gradient has NaN or infinities, on all workers: "pass" (nothing), "skip" or "stop".
+    nonfinite: what all workers do about a step whose gradient has NaN or infinities: "pass" (nothing), "skip", "stop".
     unused: a parameter that the loss does not depend on is an "error", or its gradient is "zero".
     overlap: parts of the gradient travel while backward() computes the others.
     settings: as muster.join() has them, such as checkpoint_dir and checkpoint_every."""

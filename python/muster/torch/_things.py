@@ -61,13 +61,14 @@ class Things:
 
     def __init__(self, things):
         self.models, self.optimizers, self.others = [], [], []
+        self.values = None  # A dict of plain values.
         for thing in things:
             self._sort(thing)
         for other in self.others:
             own = getattr(other, 'optimizer', None)
             if isinstance(own, torch.optim.Optimizer) and not any(own is one for one in self.optimizers):
-                raise TypeError(f'{type(other).__name__} changes an optimizer ({type(own).__name__}) that was not given to '
-                                'muster.torch.join(): give it, too')
+                raise TypeError(f'{type(other).__name__} changes an optimizer ({type(own).__name__}) that was not given '
+                                'to muster.torch.join(): give it, too')
         self.params = []   # (name, parameter), each once, in the order of registration
         self.buffers = []  # (name, buffer)
         self.extras = []   # (name, module) with a state of its own
@@ -82,15 +83,20 @@ class Things:
     def _sort(self, thing):
         if any(thing is one for one in (*self.models, *self.optimizers, *self.others)):
             raise TypeError(f'{type(thing).__name__} was given to muster.torch.join() twice')
-        if isinstance(thing, nn.Module):
+        if type(thing) is dict:
+            if self.values is not None:
+                raise TypeError('two dicts were given to muster.torch.join(): put all plain values into one')
+            _codec.encode(thing, path='the dict given to muster.torch.join()')
+            self.values = thing
+        elif isinstance(thing, nn.Module):
             self.models.append(thing)
         elif isinstance(thing, torch.optim.Optimizer):
             self.optimizers.append(thing)
         elif callable(getattr(thing, 'state_dict', None)) and callable(getattr(thing, 'load_state_dict', None)):
             self.others.append(thing)
         else:
-            raise TypeError(f'muster.torch.join() takes models, optimizers, schedulers and other objects with state_dict() '
-                            f'and load_state_dict(), not {thing!r:.200}')
+            raise TypeError('muster.torch.join() takes models, optimizers, schedulers and other objects with '
+                            f'state_dict() and load_state_dict(), and a dict of plain values, not {thing!r:.200}')
 
     def _model(self, model, prefix, seen):
         for name, tensor in model.named_parameters():

@@ -23,11 +23,11 @@ class Step(_loop.Step):
     skipped: bool = False
 
     def backward(self, loss: torch.Tensor, **options: Any) -> None:
-        """Computes the slice's gradient: once for each batch that the loop gives. loss: the mean over the batch. Options
-        are those of torch.Tensor.backward()."""
+        """Computes the slice's gradient: once for each batch that the loop gives. loss: the mean over the batch.
+        Options are those of torch.Tensor.backward()."""
         if not self._put_due:
-            raise RuntimeError(f'step {self.number}: step.backward() was called twice for one slice, or outside of the loop '
-                               'over slices; add losses up, and call it once')
+            raise RuntimeError(f'step {self.number}: step.backward() was called twice for one slice, or outside of the '
+                               'loop over slices; add losses up, and call it once')
         self._loop.backward(self, loss, options)
 
 
@@ -57,12 +57,13 @@ class Loop(_loop.Loop):
         """steps(dataset, global_batch, slices=8, seed=0, collate_fn=None), or steps(loader)."""
         if isinstance(data, DataLoader):
             if (global_batch, slices, seed, collate_fn) != (None, None, None, None):
-                raise TypeError('epoch.steps(loader) takes nothing else: run.sampler() was given global_batch, slices and seed, '
-                                'and the DataLoader collate_fn')
+                raise TypeError('epoch.steps(loader) takes nothing else: run.sampler() was given global_batch, slices and '
+                                'seed, and the DataLoader collate_fn')
             key = data
         else:
             if global_batch is None:
-                raise TypeError('epoch.steps() needs global_batch: how many samples all workers together take for one step')
+                raise TypeError('epoch.steps() needs global_batch: how many samples all workers together take for one '
+                                'step')
             key = (data, global_batch, slices, seed, collate_fn)
         if self.source is None or not _alike(key, self.source_key):
             if self.source is not None:
@@ -99,7 +100,11 @@ class Loop(_loop.Loop):
 
     def next(self):
         self.check_places()
-        work = super().next()
+        try:
+            work = super().next()
+        except SystemExit:
+            self.source.close()
+            raise
         if work is None:
             self.source.close()
         return work
@@ -124,8 +129,8 @@ class Loop(_loop.Loop):
         """State is where it was when it was named."""
         for name, tensor, place in self.places:
             if tensor.data_ptr() != place:
-                raise RuntimeError(f'{name} lies elsewhere in memory than when muster.torch.join() was called (something like p.data = …, '
-                                   'or model.to(…)): change values in place, p.data.copy_(…)')
+                raise RuntimeError(f'{name} lies elsewhere in memory than when muster.torch.join() was called (something '
+                                   'like p.data = …, or model.to(…)): change values in place, p.data.copy_(…)')
         self.grads.check()
 
     def begin(self, step):
@@ -147,8 +152,8 @@ class Loop(_loop.Loop):
             self.logged.setdefault('loss', float(loss.detach()))
         missing = [name for name in self.metrics if name not in self.logged]
         if missing:
-            raise RuntimeError(f'step {step.number}: {missing[0]!r} is one of the metrics of this run, but was not logged in this slice: '
-                               f'run.log({missing[0]}=…) before step.backward()')
+            raise RuntimeError(f'step {step.number}: {missing[0]!r} is one of the metrics of this run, but was not logged '
+                               f'in this slice: run.log({missing[0]}=…) before step.backward()')
         self.grads.finish()
         self.buffers.give(self.outs)
         self.current = None
@@ -160,8 +165,8 @@ class Loop(_loop.Loop):
         self.grads.commit(work.gradients)
         bad = self.grads.nonfinite() if self.nonfinite != 'pass' else None
         if bad is not None and self.nonfinite == 'stop':
-            raise FloatingPointError(f'step {step.number}: the gradient of {bad} is not finite (loss {step.metrics.get("loss")}); '
-                                     'nonfinite="stop" was given to muster.torch.join()')
+            raise FloatingPointError(f'step {step.number}: the gradient of {bad} is not finite (loss '
+                                     f'{step.metrics.get("loss")}); nonfinite="stop" was given to muster.torch.join()')
         if bad is None:
             self.buffers.commit()
         else:
@@ -178,12 +183,16 @@ class Loop(_loop.Loop):
     def log(self, numbers):
         if self.current is None:
             for name, value in numbers.items():
+                if name in self.metrics:
+                    raise RuntimeError(f'{name!r} is one of the metrics of each slice: log it in the loop over a step\'s '
+                                       'slices, before step.backward()')
                 self.core.log(name, float(value))
             return
         for name, value in numbers.items():
             if name not in self.metrics:
                 raise ValueError(f'{name!r} is logged in a slice, but is not one of the metrics of this run '
-                                 f'({", ".join(self.metrics) or "none"}): declare it by muster.torch.join(…, metrics=("loss", "{name}"))')
+                                 f'({", ".join(self.metrics) or "none"}): declare it by muster.torch.join(…, '
+                                 f'metrics=("loss", "{name}"))')
             self.logged[name] = float(value.detach() if isinstance(value, torch.Tensor) else value)
 
 
