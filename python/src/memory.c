@@ -11,15 +11,21 @@ struct memory {
     PyObject ob_base;
     enum memory_kind kind;
     char readonly;
-    struct run *run; /* ALLOC, VIEW: owned; LENT: borrowed; NULL when it has been left */
+    struct run *run; /* ALLOC, VIEW: owned; the others: borrowed; NULL when it has been left */
     void *data;      /* NULL: it is gone */
     unsigned long long address;
     Py_ssize_t bytes;
     Py_ssize_t exports;          /* arrays and tensors that use it */
+    void *copy;                  /* RESULT: what those see; NULL: there were none yet */
     struct memory *next, **link; /* in run->memories */
 };
 
 static PyTypeObject *memory_type;
+
+static bool owns_run(const struct memory *m)
+{
+    return m->kind == MEMORY_ALLOC || m->kind == MEMORY_VIEW;
+}
 
 PyObject *py_memory_new(enum memory_kind kind, struct run *run, void *data, size_t bytes,
                         bool readonly)
@@ -36,6 +42,7 @@ PyObject *py_memory_new(enum memory_kind kind, struct run *run, void *data, size
     m->address = (uintptr_t)data;
     m->bytes = (Py_ssize_t)bytes;
     m->exports = 0;
+    m->copy = NULL;
     m->next = NULL;
     m->link = NULL;
     if (run != NULL) {
@@ -45,7 +52,7 @@ PyObject *py_memory_new(enum memory_kind kind, struct run *run, void *data, size
             m->next->link = &m->next;
         }
         run->memories = m;
-        if (kind != MEMORY_LENT) {
+        if (owns_run(m)) {
             Py_INCREF((PyObject *)run);
         }
     }
@@ -78,23 +85,48 @@ static void memory_dealloc(PyObject *object)
             mu_view_release(run->mu, m->data);
         }
     }
-    if (m->kind == MEMORY_ALLOC || m->kind == MEMORY_VIEW) {
+    if (owns_run(m)) {
         Py_XDECREF((PyObject *)run);
     }
+    free(m->copy);
     PyObject_Free(object);
     Py_DECREF(type);
+}
+
+/* The library takes a result back when the next one is due, and may unmap it. Arrays have no way to
+ * know, so they are given a copy, which stays as long as they do. */
+static void *find_data(struct memory *m)
+{
+    if (m->kind != MEMORY_RESULT) {
+        return m->data;
+    }
+    if (m->copy == NULL && m->data != NULL) {
+        m->copy = malloc((size_t)m->bytes);
+        if (m->copy != NULL) {
+            memcpy(m->copy, m->data, (size_t)m->bytes);
+        }
+    }
+    return m->copy;
 }
 
 static int memory_getbuffer(PyObject *object, Py_buffer *view, int flags)
 {
     struct memory *m = (struct memory *)object;
+    void *data = find_data(m);
 
-    if (m->data == NULL && m->bytes > 0) {
+    if (data == NULL && m->bytes > 0) {
         view->obj = NULL;
-        PyErr_SetString(PyExc_BufferError, "this memory went with the run that it was of");
+        if (m->data != NULL) {
+            PyErr_NoMemory();
+        } else {
+            PyErr_SetString(PyExc_BufferError,
+                            m->kind == MEMORY_RESULT
+                                ? "this result went when the next one was due"
+                                : "this memory went with the run that it was of");
+        }
         return -1;
     }
-    if (PyBuffer_FillInfo(view, object, m->data, m->bytes, m->readonly, flags) < 0) {
+    if (PyBuffer_FillInfo(view, object, data, m->bytes, m->readonly, flags) < 0) {
         return -1;
     }
     m->exports++;
@@ -109,6 +141,16 @@ static void memory_releasebuffer(PyObject *object, Py_buffer *view)
 static Py_ssize_t memory_length(PyObject *object)
 {
     return ((struct memory *)object)->bytes;
+}
+
+void py_memory_expire(PyObject *results)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(results); i++) {
+        struct memory *m = (struct memory *)PyTuple_GetItem(results, i);
+
+        m->data = NULL;
+        m->address = 0;
+    }
 }
 
 /* ---- the end of a run ---- */
@@ -148,14 +190,14 @@ struct kept *py_memory_detach(struct run *run)
     while (run->memories != NULL) {
         struct memory *m = run->memories;
 
-        if (m->exports > 0) {
+        if (m->exports > 0 && m->kind != MEMORY_RESULT) {
             keep(&list, m);
         }
         unlink_it(m);
         m->data = NULL;
         m->address = 0;
         m->run = NULL;
-        if (m->kind != MEMORY_LENT) {
+        if (owns_run(m)) {
             Py_DECREF(run); /* The caller has another reference. */
         }
     }

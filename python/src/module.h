@@ -83,6 +83,7 @@ struct run {
 
     mu_work work;            /* the last one */
     PyObject *lent;          /* Memory by address: what mu_next() hands out, again and again */
+    PyObject *results;       /* tuple of Memory: of the step that was shown last; NULL */
     struct memory *memories; /* all of this run's, borrowed */
     struct pending *pending; /* calls in the background that nobody has finished */
     PyObject *error[3];      /* what a callback has raised: type, value, traceback */
@@ -125,13 +126,15 @@ enum memory_kind {
     MEMORY_RAW,   /* somebody else's, as the caller says */
     MEMORY_ALLOC, /* of mu_alloc() */
     MEMORY_VIEW,  /* to be released by mu_view_release() */
-    MEMORY_LENT,  /* of mu_next(): kept by the run */
+    MEMORY_LENT,  /* of mu_next(), to be filled: kept by the run */
+    MEMORY_RESULT /* of mu_next(), until it is called again; arrays over it are copies */
 };
 
 int py_memory_init(PyObject *module);
-/* run is NULL for MEMORY_RAW only; an ALLOC or VIEW keeps it alive, a LENT does not. */
+/* run is NULL for MEMORY_RAW only; an ALLOC or VIEW keeps it alive, the others do not. */
 PyObject *py_memory_new(enum memory_kind kind, struct run *run, void *data, size_t bytes,
                         bool readonly);
+void py_memory_expire(PyObject *results); /* a tuple of them: mu_next() is called again */
 /* The run is about to go: no memory of it may be used after this. Gives what py_memory_restore()
  * needs afterwards, for those that still are. */
 struct kept;

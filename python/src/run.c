@@ -30,6 +30,7 @@ static struct run *run_new(void)
     }
     self->work = (mu_work){0};
     self->memories = NULL;
+    self->results = NULL;
     self->pending = NULL;
     self->error[0] = self->error[1] = self->error[2] = NULL;
     self->lent = PyDict_New();
@@ -127,6 +128,7 @@ static int leave(struct run *self)
     py_memory_restore(kept);
     py_setup_clear(self);
     PyDict_Clear(self->lent);
+    Py_CLEAR(self->results);
     return rc;
 }
 
@@ -162,6 +164,7 @@ static int run_traverse(PyObject *object, visitproc visit, void *arg)
 
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->lent);
+    Py_VISIT(self->results);
     for (int i = 0; i < HOOKS_N; i++) {
         Py_VISIT(self->hooks[i]);
     }
@@ -196,7 +199,9 @@ static void run_dealloc(PyObject *object)
 
     PyObject_GC_UnTrack(object);
     (void)run_clear(object);
+    py_memory_restore(py_memory_detach(self)); /* In a forked child nobody has left. */
     Py_CLEAR(self->lent);
+    Py_CLEAR(self->results);
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }

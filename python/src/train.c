@@ -3,6 +3,18 @@
 
 #include <stdlib.h>
 
+/* What was shown of the last step is the library's again. */
+static void expire_results(struct run *self)
+{
+    PyObject *results = self->results;
+
+    self->results = NULL;
+    if (results != NULL) {
+        py_memory_expire(results);
+        Py_DECREF(results);
+    }
+}
+
 static PyObject *run_next(PyObject *object, PyObject *unused)
 {
     struct run *self = (struct run *)object;
@@ -10,6 +22,7 @@ static PyObject *run_next(PyObject *object, PyObject *unused)
     mu_work work;
     int rc;
 
+    expire_results(self);
     if (py_wait_begin(&w, self) < 0) {
         return NULL;
     }

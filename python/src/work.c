@@ -23,7 +23,7 @@ static PyTypeObject *work_type;
 static PyObject *word_slice, *word_step;
 
 /* The library takes its buffers in turn, so that the same few are handed out again and again. */
-static PyObject *lend(struct run *run, void *data, size_t bytes, bool readonly)
+static PyObject *lend(struct run *run, void *data, size_t bytes)
 {
     PyObject *key = PyLong_FromVoidPtr(data);
     PyObject *memory;
@@ -44,7 +44,7 @@ static PyObject *lend(struct run *run, void *data, size_t bytes, bool readonly)
     if (PyDict_Size(run->lent) >= LENT_MAX) {
         PyDict_Clear(run->lent);
     }
-    memory = py_memory_new(MEMORY_LENT, run, data, bytes, readonly);
+    memory = py_memory_new(MEMORY_LENT, run, data, bytes, false);
     if (memory != NULL && PyDict_SetItem(run->lent, key, memory) < 0) {
         Py_CLEAR(memory);
     }
@@ -52,17 +52,38 @@ static PyObject *lend(struct run *run, void *data, size_t bytes, bool readonly)
     return memory;
 }
 
-static PyObject *lend_parts(struct run *run, void *const *parts, bool readonly)
+static PyObject *outs_of(struct run *run, void *const *outs)
 {
-    const Py_ssize_t n = parts != NULL ? (Py_ssize_t)run->parts_n : 0;
+    const Py_ssize_t n = outs != NULL ? (Py_ssize_t)run->parts_n : 0;
     PyObject *tuple = PyTuple_New(n);
 
     for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
-        PyObject *one = lend(run, parts[i], run->part_bytes[i], readonly);
+        PyObject *one = lend(run, outs[i], run->part_bytes[i]);
 
         if (one == NULL || PyTuple_SetItem(tuple, i, one) < 0) {
             Py_CLEAR(tuple);
         }
+    }
+    return tuple;
+}
+
+static PyObject *results_of(struct run *run, const void *const *gradients)
+{
+    const Py_ssize_t n = gradients != NULL ? (Py_ssize_t)run->parts_n : 0;
+    PyObject *tuple = PyTuple_New(n);
+
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyObject *one = py_memory_new(MEMORY_RESULT, run, (void *)(uintptr_t)gradients[i],
+                                      run->part_bytes[i], true);
+
+        if (one == NULL || PyTuple_SetItem(tuple, i, one) < 0) {
+            Py_CLEAR(tuple);
+        }
+    }
+    if (tuple != NULL && n > 0) {
+        Py_INCREF(tuple);
+        Py_XDECREF(run->results);
+        run->results = tuple;
     }
     return tuple;
 }
@@ -116,9 +137,8 @@ PyObject *py_work_new(struct run *run)
     w->seed = is_slice ? from->seed : 0;
     w->step_samples = is_slice ? 0 : from->step_samples;
     w->samples = py_work_samples(from->samples, is_slice ? from->samples_n : 0);
-    w->outs = lend_parts(run, is_slice ? from->outs : NULL, false);
-    w->gradients =
-        lend_parts(run, is_slice ? NULL : (void *const *)(uintptr_t)from->gradients, true);
+    w->outs = outs_of(run, is_slice ? from->outs : NULL);
+    w->gradients = results_of(run, is_slice ? NULL : from->gradients);
     w->metrics = metrics_of(is_slice ? NULL : from->metrics, run->metrics_n);
     if (w->samples == NULL || w->outs == NULL || w->gradients == NULL || w->metrics == NULL) {
         Py_CLEAR(w);
@@ -169,7 +189,7 @@ static PyMemberDef members[] = {
     MEMBER(position, T_ULONGLONG, "of the first of them in its epoch"),
     MEMBER(seed, T_ULONGLONG, "of a slice"),
     MEMBER(outs, T_OBJECT, "where a slice's gradient goes, by part"),
-    MEMBER(gradients, T_OBJECT, "of a step, by part; until next() is called again"),
+    MEMBER(gradients, T_OBJECT, "of a step, by part; addresses until next() is called again"),
     MEMBER(metrics, T_OBJECT, "means over a step's samples"),
     MEMBER(step_samples, T_ULONGLONG, "how many samples a step had"),
     {NULL, 0, 0, 0, NULL},
