@@ -86,7 +86,8 @@ def main():
     loss_fn = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.3)
-    run = muster.torch.join(model, optimizer, scheduler)
+    state = {'best': 0.0}
+    run = muster.torch.join(model, optimizer, scheduler, state)
 
     for epoch in run.epochs(args.epochs):
         for step in epoch.steps(train, global_batch=256, slices=8, seed=1):
@@ -96,13 +97,11 @@ def main():
             optimizer.step()
         scheduler.step()
         accuracy = evaluate(model, test)
-        run.state['best'] = max(accuracy, run.state.get('best', 0.0))
-        if run.rank == 0:
-            print(f'epoch {epoch}: {accuracy:.1f} % of the test images recognised', flush=True)
+        state['best'] = max(accuracy, state['best'])
+        print(f'epoch {epoch}: {accuracy:.1f} % of the test images recognised', flush=True)
 
-    if run.rank >= 0:
-        print(f'best {run.state["best"]:.1f} %')
-        print(f'sha256 {sha256(model.state_dict(), optimizer.state_dict(), dict(run.state))}', flush=True)
+    print(f'best {state["best"]:.1f} %')
+    print(f'sha256 {sha256(model.state_dict(), optimizer.state_dict(), state)}', flush=True)
 
 
 if __name__ == '__main__':

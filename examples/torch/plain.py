@@ -85,7 +85,7 @@ def main():
     loss_fn = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.3)
-    run = argparse.Namespace(rank=0, state={})
+    state = {'best': 0.0}
 
     for epoch in range(args.epochs):
         for x, y in data.DataLoader(train, batch_size=256, shuffle=True):
@@ -95,13 +95,11 @@ def main():
             optimizer.step()
         scheduler.step()
         accuracy = evaluate(model, test)
-        run.state['best'] = max(accuracy, run.state.get('best', 0.0))
-        if run.rank == 0:
-            print(f'epoch {epoch}: {accuracy:.1f} % of the test images recognised', flush=True)
+        state['best'] = max(accuracy, state['best'])
+        print(f'epoch {epoch}: {accuracy:.1f} % of the test images recognised', flush=True)
 
-    if run.rank >= 0:
-        print(f'best {run.state["best"]:.1f} %')
-        print(f'sha256 {sha256(model.state_dict(), optimizer.state_dict(), dict(run.state))}', flush=True)
+    print(f'best {state["best"]:.1f} %')
+    print(f'sha256 {sha256(model.state_dict(), optimizer.state_dict(), state)}', flush=True)
 
 
 if __name__ == '__main__':

@@ -15,9 +15,11 @@ follows from that:
   when all go back to a checkpoint. Then what comes next is of another step, perhaps of another epoch.
   Nothing of the user's may run in between (it would change the new state), so the loops don't end: the
   step that the user is in becomes that other one, and so does the epoch.
-- Done and Left end all loops quietly: there are no more slices, and the gradient of a step that was not
+- Done ends all loops quietly: there are no more slices, and the gradient of a step that was not
   committed does no harm. What the user's program still does on its way out, such as a scheduler's step at the
   end of an epoch that was not finished, is undone at the end of the loops.
+- Left ends the program, by SystemExit(0): what stands behind the loops is for a model that is trained to its
+  end, which this worker's is not.
 """
 import math
 
@@ -322,7 +324,7 @@ class Loop:
         return work if work is not None else self.next()
 
     def next(self):
-        """What to do next; None: nothing any more."""
+        """What to do next; None: nothing any more. SystemExit: this worker was to leave."""
         try:
             work = self.core.next()
         except Done:
@@ -330,6 +332,7 @@ class Loop:
         except Left:
             self.left = True
             self.rank = -1
+            raise SystemExit(0) from None
         else:
             self.rank = work.rank
             self.size = work.world

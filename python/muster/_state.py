@@ -15,8 +15,8 @@ class State(MutableMapping):
     What can't be kept is refused when it is set. A list or dict that was put in may be changed in
     place; it is looked at again when the state is saved."""
 
-    def __init__(self):
-        self._values = {}
+    def __init__(self, values=None):
+        self._values = {} if values is None else values
 
     def __getitem__(self, name):
         return self._values[name]
@@ -48,4 +48,5 @@ class State(MutableMapping):
         values = _codec.decode(data)
         if type(values) is not dict:
             raise ValueError('what was kept as run.state is none')
-        self._values = values
+        self._values.clear()
+        self._values.update(values)

@@ -122,7 +122,8 @@ class Run(Collectives):
 
     @property
     def left(self) -> bool:
-        """This worker was to leave (drain, preemption), and the others go on; or leave() was called."""
+        """This worker was to leave (drain, preemption), and the others go on: the loops end by
+        SystemExit(0). Or leave() was called."""
         return self.loop.left or self.core.left
 
     def wait(self, generation: int = 0, timeout: float | None = None) -> World:
@@ -245,7 +246,8 @@ class Run(Collectives):
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is not None and not self.core.left:
+        ended_well = error is None or (isinstance(error, SystemExit) and not error.code)
+        if not ended_well and not self.core.left:
             self.core.stop()  # Its work is not finished.
         self.leave()
 

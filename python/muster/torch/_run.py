@@ -86,8 +86,8 @@ def _numeric(threads: int) -> list[tuple[str, str]]:
 def join(*things: Any, metrics: str | Sequence[str] = ('loss',), threads: int = 1, nonfinite: str = 'pass',
          unused: str = 'error', overlap: bool = True, **settings: Any) -> Run:
     """This process becomes a worker that trains these things: models, optimizers, schedulers and whatever else has
-    state_dict() and load_state_dict(), in any order; and a dict of plain values, which is run.state then. They are the state of the run: at the first step they become what
-    the others have, or what the newest checkpoint holds.
+    state_dict() and load_state_dict(), in any order; and a dict of plain values, which is run.state then. They are
+    the state of the run: at the first step they become what the others have, or what the newest checkpoint holds.
 
     metrics: names of numbers that come with each slice; "loss" is given by step.backward(), others by run.log().
     threads: of torch, in this process. The bits of a result depend on it; it must be the same for all workers.
