@@ -57,9 +57,9 @@ class Tap:
         self.out.write(line + '\n')
         self.out.flush()
 
-    def explain(self, name, report):
+    def explain(self, name, report, sections):
         self.err.write(f'---- {name} ({report.when})\n{report.longreprtext}\n')
-        for title, text in report.sections:
+        for title, text in sections:
             self.err.write(f'-- {title}\n{text}\n')
         self.err.flush()
 
@@ -68,7 +68,7 @@ class Tap:
 
     def pytest_collectreport(self, report):
         if report.failed:
-            self.explain(report.nodeid, report)
+            self.explain(report.nodeid, report, report.sections)
 
     def pytest_runtest_logreport(self, report):
         self.reports.append(report)
@@ -79,8 +79,8 @@ class Tap:
         name = report.nodeid.rpartition('::')[2].removeprefix('test_')
         failed = [one for one in reports if one.failed]
         skipped = [one for one in reports if one.skipped]
-        for one in failed:
-            self.explain(name, one)
+        for one in failed:  # The last report has what was printed when fixtures ended, too: the logs.
+            self.explain(name, one, report.sections)
         if failed:
             self.say(f'not ok {self.n} - {name}')
         elif skipped:
