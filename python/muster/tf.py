@@ -48,13 +48,14 @@ class ClusterConfig:
             host = world.addresses[world.rank].rpartition(':')[0] if world.size > 1 else ''
             said = f'{host or "127.0.0.1"}:{port}'
             generation, values = self._run.core.sync('muster.tf_config', said.encode())
-            mine = [i for i, (_, value) in enumerate(values) if value == said.encode()]
-            if len(mine) == 1:
+            workers = [value.decode() for _, value in values]
+            if len(set(workers)) == len(workers):
                 break
-            port = _free_port()  # Two workers of one host drew the same.
+            if workers.count(said) > 1:  # Two workers of one host have the same: all ask again.
+                port = _free_port()
         self.generation = generation
-        self.cluster = {'worker': [value.decode() for _, value in values]}
-        self.task_id = mine[0]
+        self.cluster = {'worker': workers}
+        self.task_id = workers.index(said)
         os.environ['TF_CONFIG'] = json.dumps(self.as_dict())
         return True
 

@@ -123,6 +123,26 @@ def test_tensorflows_cluster_is_kept_current(cluster):
     assert sorted(c.lines('then')) == ['then 0 2 True', 'then 1 2 True']
 
 
+SAME_PORT = '''
+    import muster
+
+    run = muster.join()
+    run.wait()
+    while run.size < 3:
+        run.wait(run.generation)
+    tf = muster.tf_config(run, port=None if run.node == 'c' else 12345)
+    print('cluster', *sorted(tf.cluster['worker']))
+    run.barrier('end')
+'''
+
+
+def test_two_workers_of_one_host_with_the_same_port_get_others_and_nobody_waits(cluster):
+    c = cluster(SAME_PORT, 3, flags=ONCE)
+    c.wait()
+    found = set(c.lines('cluster'))
+    assert len(found) == 1 and len(set(found.pop().split()[1:])) == 3
+
+
 def test_tensorflows_cluster_alone_and_as_muster_run_says_it(alone):
     done = alone('''
         import json, os
