@@ -360,6 +360,9 @@ class Loop:
 
     # ---- for frameworks to replace ----
 
+    def close(self):
+        """The run has been left."""
+
     def begin(self, step):
         """The user gets that step."""
 

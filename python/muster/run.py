@@ -69,6 +69,7 @@ class Run(Collectives):
         self._hooks: dict[str, list[Callable]] = {}
         self._last: World | None = None
         self._pid = os.getpid()
+        self.meet_at_exit_ms = 0  # How long it waits for the others at the end, if it does.
         _current = self
 
     # ---- how things stand ----
@@ -229,12 +230,13 @@ class Run(Collectives):
     # ---- the end ----
 
     def leave(self) -> None:
-        """This worker has finished its work. Done at exit by itself, if the script ends well."""
+        """This worker has finished its work. Done by itself at the end of a script whose exit code is 0."""
         global _current
         if not self.core.left:
             last = World(*self.core.world())
             self.core.leave()
             self._last = last._replace(rank=-1, local_rank=-1)
+        self.loop.close()
         if _current is self:
             _current = None
 
@@ -300,10 +302,14 @@ def current() -> Run | None:
 
 
 def _at_exit() -> None:
-    """A script that ended well has finished its work; one that did not is missed by the others."""
+    """A script that ends well has finished its work; one that does not is missed by the others."""
     run = current()
-    if run is not None and getattr(sys, 'last_type', None) is None:
-        run.leave()
+    if run is None:
+        return
+    if getattr(sys, 'last_type', None) is not None:
+        run.core.stop()  # By an exception: nothing of it is to be under way when its memory goes.
+    run.core.leave_at_exit(run.meet_at_exit_ms)
+    run.loop.close()
 
 
 atexit.register(_at_exit)

@@ -157,6 +157,7 @@ extern PyMethodDef py_config_methods[];  /* config.c */
 int py_work_init(PyObject *module);                           /* work.c */
 PyObject *py_work_new(struct run *run);                       /* of run->work */
 PyObject *py_work_samples(const uint64_t *samples, size_t n); /* a list */
+int py_exit_leave(mu_run *run, int64_t meet_ms);              /* exit.c: if the process ends well */
 int py_call_init(PyObject *module);                           /* call.c */
 void py_call_finish_all(struct run *run, mu_run *mu);
 void py_setup_clear(struct run *run); /* setup.c: all callbacks and states */

@@ -111,17 +111,24 @@ static void let_them_in(const struct run *self)
     }
 }
 
-static int leave(struct run *self)
+/* Nothing of Python is in the library any more, or will be. */
+static mu_run *take_out(struct run *self)
 {
     mu_run *mu = self->mu;
-    struct kept *kept;
-    int rc;
 
     self->mu = NULL; /* No new calls. */
     py_wait_unhook(self);
     let_them_in(self);
     py_call_finish_all(self, mu);
-    kept = py_memory_detach(self);
+    return mu;
+}
+
+static int leave(struct run *self)
+{
+    mu_run *mu = take_out(self);
+    struct kept *kept = py_memory_detach(self);
+    int rc;
+
     Py_BEGIN_ALLOW_THREADS;
     rc = mu_leave(mu);
     Py_END_ALLOW_THREADS;
@@ -144,6 +151,27 @@ static PyObject *run_leave(PyObject *object, PyObject *unused)
     }
     if (py_run_check(leave(self)) < 0) {
         return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *run_leave_at_exit(PyObject *object, PyObject *args)
+{
+    struct run *self = (struct run *)object;
+    long long meet_ms = 0;
+
+    if (!PyArg_ParseTuple(args, "|L:leave_at_exit", &meet_ms)) {
+        return NULL;
+    }
+    if (self->mu != NULL && self->pid == getpid()) {
+        mu_run *mu = take_out(self);
+
+        if (self->hooks[HOOK_GENERATION] != NULL) {
+            (void)mu_hooks_set(mu, NULL);
+        }
+        if (py_exit_leave(mu, meet_ms) < 0) {
+            return NULL;
+        }
     }
     Py_RETURN_NONE;
 }
@@ -278,6 +306,11 @@ static PyMethodDef own_methods[] = {
     METHOD_NOARGS("leave", run_leave,
                   "leave()\n\nThis worker has finished its work: the process may exit with 0. "
                   "Calls of other threads that wait raise Done first. Again: nothing."),
+    {"leave_at_exit", run_leave_at_exit, METH_VARARGS,
+     PyDoc_STR(
+         "leave_at_exit(meet_ms=0)\n\nFor the end of a process: leaves behind Python, if the "
+         "exit code is 0; otherwise the others miss this worker. meet_ms: it meets them first, "
+         "and waits so long for them.")},
     METHOD_NOARGS("stop", run_stop,
                   "stop()\n\nThis worker gives up: every call that waits, or is made later, "
                   "raises Done. From any thread; never waits."),

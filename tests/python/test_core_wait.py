@@ -6,6 +6,7 @@ import textwrap
 
 import cluster as module
 import kit
+import pytest
 
 ONCE = ('--max-restarts', '0')
 
@@ -281,6 +282,36 @@ def test_a_script_that_fails_does_not(cluster):
     codes = c.wait(codes=(0, 1))
     assert sorted(codes.values()) == [0, 1], codes
     assert 'this is why' in c.errors()
+
+
+EXITS = '''
+    import os, sys
+    import muster
+    run = muster.join()
+    weights = bytearray(8)
+    run.keep('weights', weights)
+    run.gradient(2)
+    mark = os.path.join(os.path.dirname(__file__), 'mark')
+    for epoch in run.epochs(8):
+        for step in epoch.steps(100, 10, slices=2):
+            for part in step:
+                memoryview(part.gradient)[:] = bytes(8)
+                part.put()
+            if step.number == 20 and run.size == 2 and run.rank == 1 and not os.path.exists(mark):
+                open(mark, 'w').close()
+                print('exits', flush=True)
+                raise SystemExit(eval(sys.argv[1]))
+    print('done', step.number, run.done)
+'''
+
+
+@pytest.mark.parametrize('code', ['3', '"this is why"'])
+def test_an_exit_code_that_is_not_0_is_a_failure_and_no_end_of_the_work(cluster, code):
+    c = cluster(EXITS, 2, args=(code,), nnodes='2:2')
+    c.wait()
+    assert c.lines('exits') == ['exits'] and c.lines('done') == ['done 80 True'] * 2
+    assert 'failed, exit code' in c.errors()
+    assert c.errors().count('has finished') <= 2, c.errors()
 
 
 def test_an_exception_in_a_with_block_is_no_end_of_the_work(cluster):

@@ -108,7 +108,7 @@ BACKWARD = BEGIN + '''
     for step in range(10):
         if step == 5 and rank == int(sys.argv[1]):
             print('dies', time.monotonic(), flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
+            sys.exit(3) if sys.argv[2] == 'exit' else os.kill(os.getpid(), signal.SIGKILL)
         loss = parallel(samples(step, rank, 3)[0]).sum() if step < 5 else sum(p.sum() for p in model.parameters())
         if step >= 5:
             # Without the forward pass of DDP, which would hear of it first.
@@ -209,9 +209,9 @@ def test_a_worker_that_is_drained_is_told_so_and_the_others_go_on(cluster):
     assert all(c.lines('world', name)[-1].split()[2] == '2' for name in left)
 
 
-@pytest.mark.parametrize('victim', [0, 1])
-def test_a_lost_peer_is_an_exception_of_backward_within_a_second(cluster, victim):
-    c = cluster(BACKWARD, 3, args=[victim], flags=('--max-restarts', '0'))
+@pytest.mark.parametrize('victim,how', [(0, 'kill'), (1, 'kill'), (1, 'exit')])
+def test_a_lost_peer_is_an_exception_of_backward_within_a_second(cluster, victim, how):
+    c = cluster(BACKWARD, 3, args=[victim, how], flags=('--max-restarts', '0'))
     c.wait_lines('backward', 2)
     died = float(c.lines('dies')[0].split()[1])
     for line in c.lines('backward'):

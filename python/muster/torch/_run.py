@@ -53,11 +53,6 @@ class Run(_run.Run):
         DataLoader(dataset, batch_sampler=run.sampler(dataset, global_batch=256), num_workers=2)."""
         return StepSampler(samples_of(dataset), global_batch, slices, seed)
 
-    def leave(self) -> None:
-        super().leave()
-        if isinstance(self.loop, Loop):
-            self.loop.close()
-
     def log(self, **numbers: float | torch.Tensor) -> None:
         """Numbers to be shown with the job. In the loop over a step's slices: of this slice, before step.backward();
         their mean over the step is in step.metrics; they are declared by join(…, metrics=…). Elsewhere: shown as

@@ -28,7 +28,6 @@ from urllib.parse import parse_qsl, urlparse
 import torch.distributed as dist
 
 from .. import _muster
-from ..errors import Error
 from ..run import current, join
 from . import _meeting
 from ._group import ProcessGroup
@@ -125,18 +124,15 @@ def grown() -> bool:
 
 
 def _part():
-    """Before a script that ended well leaves its job: a worker that is gone is lost for those who are
-    still in their last operation, also if it has had its own result."""
+    """A script that ends well meets the others before it leaves: one that is gone is lost for those who
+    are still in their last operation, also if it has had its own result."""
     run = current()
     if run is None or not _groups or getattr(sys, 'last_type', None) is not None:
         return
     group = _groups[0]
     settle()
-    try:
-        if group.broken is None and run.core.group()[0] == group.generation:
-            run.core.make(_muster.MEET, None, None, 0, _muster.U8, timeout_ms=PART_MS)
-    except Error:
-        pass  # The others have ended, or are elsewhere.
+    if group.broken is None and run.core.group()[0] == group.generation:
+        run.meet_at_exit_ms = PART_MS
 
 
 def _register():
