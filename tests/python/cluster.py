@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.abspath(os.environ.get('MUSTER_BUILD') or os.path.join(ROOT, 'build'))
 PACKAGE = os.path.join(BUILD, 'python')
-PYTHON = '/usr/bin/python3'  # The one that has Debian's torch and numpy.
+PYTHON = os.environ.get('MUSTER_PYTHON') or '/usr/bin/python3'  # Debian's, which has torch and numpy.
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'e2e'))
 import audit  # noqa: E402
 import kit  # noqa: E402

@@ -5,6 +5,7 @@ pytest.importorskip('torch')
 
 BEGIN = '''
     import sys
+    import time
     import muster.torch
     import torch
     import torch.distributed as dist
@@ -135,8 +136,14 @@ ASYNC = BEGIN + '''
     want = size * (size - 1) / 2
     assert all((t == want).all() for t in tensors)
     assert [f.wait() for f in futures] == [want * len(t) for t in tensors[::2]]
-    for i in range(5000):                               # Nobody waits for those.
-        dist.all_reduce(torch.ones(1), async_op=True)
+    if rank > 0:
+        time.sleep(1)
+    for i in range(5000):                               # Nobody of rank 0 waits for those, nor keeps them.
+        x = torch.full((1,), float(i) if rank == 0 else 0.0)
+        work = dist.all_reduce(x, async_op=True)
+        if rank > 0:
+            work.wait()
+            assert x.item() == i, (x.item(), i)
     x = torch.ones(1)
     dist.all_reduce(x)
     print('right', x.item())

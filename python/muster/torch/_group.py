@@ -73,11 +73,16 @@ class ProcessGroup(dist.ProcessGroup):
         return self._run.start(kind, source, out, count, dtype, timeout_ms=self._timeout_ms, **more)
 
     def _work(self, started, tensors, after=None):
+        return self._keep(Work(self, started, tensors, after))
+
+    def _keep(self, work):
         """C++ holds its own half of a Work alone, and waits for ever in one whose other half is
-        gone: so it is kept here until somebody has waited for it. Whoever never does has so many."""
+        gone: so it is kept here until somebody has waited for it. For whoever never does, there are
+        so many at a time."""
         if len(self._works) == WORKS_MAX:
-            self.taken(next(iter(self._works)))
-        work = Work(self, started, tensors, after)
+            oldest = next(iter(self._works))
+            oldest.finish()  # Its tensors are in use until then.
+            self.taken(oldest)
         self._works[work] = None
         return work
 
@@ -212,7 +217,7 @@ class ProcessGroup(dist.ProcessGroup):
                                   rank=peer, tag=tag)
         if self._batch is None:
             return self._work([begin()], keep, after)
-        work = self._work([], keep, after)
+        work = Work(self, [], keep, after)
         low, high = sorted((self.rank(), peer))
         down = (self.rank() < peer) == (kind == _muster.RECV)
         self._batch.append(((low, high, down), begin, work))
@@ -235,6 +240,7 @@ class ProcessGroup(dist.ProcessGroup):
         batch, self._batch = self._batch, None
         for _, begin, work in sorted(batch, key=lambda item: item[0]):
             work.add(begin())
+            self._keep(work)
 
 
 def _bytes(tensor):
