@@ -22,6 +22,7 @@ import glob
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -39,6 +40,7 @@ LONG_S = 60  # Against hanging only.
 LOOK_S = 0.02
 LOG_LINES = 80  # of each process, with a failure
 MARKER = 'E2E_MARKER'
+SANITIZER = re.compile(r'(Address|Leak|UndefinedBehavior)Sanitizer:|: runtime error: ')
 KEPT = ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'MUSTER_LOG')
 FULL = bool(os.environ.get('MUSTER_TEST_FULL'))
 MUSTER = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'muster'
@@ -178,6 +180,8 @@ class World:
         left = self.end()
         if left and error is None:
             error = AssertionError('left behind: ' + ', '.join(left))
+        if error is None and any(SANITIZER.search(one.log()) for one in self.started):
+            error = AssertionError('a sanitizer has found something')
         if error is not None and not isinstance(error, tap.Skipped):
             error.add_note(self.logs())
         with _worlds_lock:

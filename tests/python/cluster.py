@@ -24,7 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.abspath(os.environ.get('MUSTER_BUILD') or os.path.join(ROOT, 'build'))
 PACKAGE = os.path.join(BUILD, 'python')
-PYTHON = os.environ.get('MUSTER_PYTHON') or '/usr/bin/python3'  # Debian's, which has torch and numpy.
+SANITIZED = os.path.join(HERE, 'sanitized.sh') if os.environ.get('MUSTER_SANITIZED') else None
+PYTHON = SANITIZED or '/usr/bin/python3'  # Debian's, which has torch and numpy.
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'e2e'))
 import audit  # noqa: E402
 import kit  # noqa: E402
@@ -57,6 +58,7 @@ def alone(script, args=(), timeout=600, check=True, **env):
         done = subprocess.run([PYTHON, write_script(world.dir, script), *map(str, args)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False,
                               timeout=timeout, env=world.env(**environment(**env)), cwd=world.dir)
+    assert not kit.SANITIZER.search(done.stderr), done.stderr[-8000:]
     assert not check or done.returncode == 0, f'{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}'
     return done
 

@@ -19,6 +19,17 @@ def pytest_runtest_makereport(item, call):
         item.failed = outcome.get_result().failed
 
 
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'plain: not with sanitizers, which change what it looks at')
+    if os.environ.get('MUSTER_TAP'):
+        config.pluginmanager.register(Tap(), 'muster-tap')
+
+
+def pytest_runtest_setup(item):
+    if module.SANITIZED and item.get_closest_marker('plain'):
+        pytest.skip('not with sanitizers')
+
+
 @pytest.fixture
 def world(request):
     """A folder, and whatever is started in it; see tests/e2e/kit.py. Its logs go with a failure."""
@@ -94,8 +105,3 @@ def pytest_addoption(parser, pluginmanager):
     """Failed assertions are explained at length only if somebody asks for it, by an option of the terminal."""
     if not pluginmanager.has_plugin('terminal') and os.environ.get('MUSTER_TAP'):
         parser.addoption('--verbose', dest='verbose', type=int, default=1)
-
-
-def pytest_configure(config):
-    if os.environ.get('MUSTER_TAP'):
-        config.pluginmanager.register(Tap(), 'muster-tap')

@@ -132,6 +132,7 @@ def test_nothing_imports_pickle():
                 assert node.func.id not in ('eval', 'exec'), path
 
 
+@pytest.mark.plain
 def test_python_m_muster_is_the_command_line(world):
     env = world.env(**cluster.environment())
     for words, code in ((['version'], 0), (['run', '--help'], 0), (['nonsense'], 2)):

@@ -30,6 +30,7 @@ def clean(world):
     return world.env(PIP_NO_INDEX='1', PIP_DISABLE_PIP_VERSION_CHECK='1', PYTHONDONTWRITEBYTECODE='1')
 
 
+@pytest.mark.plain
 def test_a_wheel_is_built_and_installed_without_a_network(world, clean):
     """The C parts are those of this build; with MUSTER_TEST_FULL they are built anew, as a user's are."""
     before = set(os.listdir(os.path.join(cluster.ROOT, 'python')))
@@ -62,6 +63,7 @@ def test_a_wheel_is_built_and_installed_without_a_network(world, clean):
     assert out.count('0.1.0 6 ') == 2, out
 
 
+@pytest.mark.plain
 def test_an_installation_has_everything_in_place(world, clean):
     target = os.path.join(world.dir, 'target')
     run(['meson', 'install', '-C', cluster.BUILD, '--no-rebuild', '--destdir', target], clean)

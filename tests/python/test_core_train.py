@@ -1,4 +1,5 @@
 """Training without a framework: the loop, state, hooks, what goes wrong, and that nothing leaks."""
+import pytest
 
 ONCE = ('--max-restarts', '0')
 
@@ -221,10 +222,12 @@ def check_leaks(lines, n):
         assert objects < 100 and nones < 100 and blocks < 300 and kib < 2048, line
 
 
+@pytest.mark.plain
 def test_ten_thousand_steps_leak_nothing(alone):
     check_leaks([line for line in alone(LEAK, (10000,)).stdout.splitlines() if line.startswith('grew')], 1)
 
 
+@pytest.mark.plain
 def test_ten_thousand_steps_of_two_leak_nothing(cluster):
     c = cluster(LEAK, 2, args=(10000,), flags=ONCE, nnodes='2:2')
     c.wait()

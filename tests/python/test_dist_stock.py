@@ -37,9 +37,9 @@ LOOP = '''
     print('done', done, flush=True)
 '''
 
+# Until there were so many workers, one after the other, for ten epochs the last.
 BESIDE = '''
     import sys
-    import time
     import muster.torch
     import torch
     import torch.distributed as dist
@@ -50,14 +50,18 @@ BESIDE = '''
     run = muster.torch.join(model, optimizer)
     stock = muster.torch.process_group(run, backend='gloo')
     data = torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-    for epoch in run.epochs(40):
+    want = [int(size) for size in sys.argv[1:]]
+    run.state.update(sizes=[], epochs=0)
+    for epoch in run.epochs():
         for step in epoch.steps(data, global_batch=16, slices=4, seed=1):
             for x, y in step:
                 step.backward((model(x) - y).pow(2).mean())
             optimizer.step()
-        if run.left or run.done:
+        if run.state['sizes'][-1:] != [run.size]:
+            run.state.update(sizes=run.state['sizes'] + [run.size], epochs=0)
+        run.state['epochs'] += 1
+        if run.state['sizes'][-len(want):] == want and run.state['epochs'] == 10:
             break
-        time.sleep(float(sys.argv[1]))
         try:
             total = torch.tensor([1.0, sum(p.sum().item() for p in model.parameters())])
             dist.all_reduce(total, group=stock.group)
@@ -118,7 +122,7 @@ def test_a_gloo_group_is_made_again_when_workers_come_and_when_one_is_killed(clu
 
 
 def test_a_gloo_group_works_beside_training_and_follows_its_generations(cluster):
-    c = cluster(BESIDE, 2, args=[0])
+    c = cluster(BESIDE, 2, args=[2])
     c.wait()
     found = [line.split() for line in c.lines('epoch')]
     assert found and all(line[2] == line[3] and line[4] == 'gloo' for line in found), found
@@ -127,7 +131,7 @@ def test_a_gloo_group_works_beside_training_and_follows_its_generations(cluster)
 
 
 def test_a_loss_during_training_ends_no_gloo_group_for_good(cluster):
-    c = cluster(BESIDE, 3, args=[0.1], flags=('--max-restarts', '0'))
+    c = cluster(BESIDE, 3, args=[3, 2], flags=('--max-restarts', '0'))
     kit.wait_until(lambda: sum(line.split()[3] == '3' for line in c.lines('epoch')) >= 3, 'all three had the group')
     gone = c.kill(1)
     c.wait()

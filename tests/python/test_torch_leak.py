@@ -3,6 +3,7 @@ import gc
 import os
 import sys
 
+import pytest
 import torch
 from torch import nn
 
@@ -21,6 +22,7 @@ def measure():
     return {'objects': len(gc.get_objects()), 'blocks': sys.getallocatedblocks(), 'bytes': resident()}
 
 
+@pytest.mark.plain
 def test_ten_thousand_steps_leak_nothing():
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     optimizer = torch.optim.Adam(net.parameters())
