@@ -8,7 +8,6 @@ import zipfile
 import cluster
 import pytest
 
-PIP = [cluster.PYTHON, '-m', 'pip']
 SCRIPT = '''
 import array
 import muster
@@ -35,7 +34,8 @@ def test_a_wheel_is_built_and_installed_without_a_network(world, clean):
     """The C parts are those of this build; with MUSTER_TEST_FULL they are built anew, as a user's are."""
     before = set(os.listdir(os.path.join(cluster.ROOT, 'python')))
     env = clean if cluster.FULL else {**clean, 'MUSTER_BUILD': cluster.BUILD}
-    run([*PIP, 'wheel', os.path.join(cluster.ROOT, 'python'), '--no-build-isolation', '--no-deps', '-w', world.dir], env)
+    run([cluster.PYTHON, '-m', 'pip', 'wheel', os.path.join(cluster.ROOT, 'python'), '--no-build-isolation', '--no-deps',
+         '-w', world.dir], env)
     wheel, = glob.glob(os.path.join(world.dir, '*.whl'))
     assert re.fullmatch(r'muster-0\.1\.0-cp311-abi3-linux_\w+\.whl', os.path.basename(wheel)), wheel
     assert set(os.listdir(os.path.join(cluster.ROOT, 'python'))) == before  # The tree stays as it was.
@@ -49,7 +49,7 @@ def test_a_wheel_is_built_and_installed_without_a_network(world, clean):
     venv = os.path.join(world.dir, 'venv')
     python = os.path.join(venv, 'bin', 'python')
     run([cluster.PYTHON, '-m', 'venv', '--without-pip', '--system-site-packages', venv], clean)
-    run([*PIP, '--python', python, 'install', '--no-deps', wheel], clean)
+    run([python, '-m', 'pip', 'install', '--no-deps', wheel], clean)
     version, three, path = run([python, '-c', SCRIPT], {**clean, 'MUSTER_LOG': 'error'}).split()
     assert (version, three) == ('0.1.0', '3') and path.startswith(venv)
     assert run([python, '-m', 'muster', 'version'], clean) == 'muster 0.1.0\n'

@@ -421,6 +421,12 @@ def test_a_metric_that_is_logged_after_backward_is_an_error():
         one_slice(late, metrics=('loss', 'accuracy'))
 
 
+def test_the_loss_of_a_step_may_be_logged_after_it_and_no_other_number_by_its_name():
+    kit.train(kit.model(), each=lambda run, step: run.log(loss=step.loss, twice=2 * step.loss))
+    with pytest.raises(RuntimeError, match="'loss' is one of the metrics of each slice.*another name"):
+        kit.train(kit.model(), each=lambda run, step: run.log(loss=step.loss + 1))
+
+
 def test_breaking_out_of_slices_is_an_error():
     net = kit.model()
     with pytest.raises(RuntimeError, match='was not finished'), joined(net) as run:

@@ -42,6 +42,7 @@ class Loop(_loop.Loop):
         self.skipped = 0
         self._kept = []
         self.logged = {}
+        self.shown = {}       # metrics of the step that was committed last; none while one is computed
         self.current = None   # the step whose slice the user has
         self.source = None
         self.source_key = None
@@ -142,6 +143,7 @@ class Loop(_loop.Loop):
         self.grads.begin(work.outs)
         self.buffers.begin()
         self.logged = {}
+        self.shown = {}
         self.current = step
         seed_all(work.seed)
         return batch
@@ -161,6 +163,7 @@ class Loop(_loop.Loop):
 
     def commit(self, step, work):
         super().commit(step, work)
+        self.shown = step.metrics
         step.gradient = None  # It is in .grad.
         self.grads.commit(work.gradients)
         bad = self.grads.nonfinite() if self.nonfinite != 'pass' else None
@@ -183,10 +186,11 @@ class Loop(_loop.Loop):
     def log(self, numbers):
         if self.current is None:
             for name, value in numbers.items():
-                if name in self.metrics:
+                if name not in self.metrics:
+                    self.core.log(name, float(value))
+                elif repr(self.shown.get(name)) != repr(float(value)):  # Else it is what is shown. NaN is NaN here.
                     raise RuntimeError(f'{name!r} is one of the metrics of each slice: log it in the loop over a step\'s '
-                                       'slices, before step.backward()')
-                self.core.log(name, float(value))
+                                       'slices, before step.backward(), or another number by another name')
             return
         for name, value in numbers.items():
             if name not in self.metrics:
