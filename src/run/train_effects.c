@@ -60,6 +60,20 @@ static void on_commit(struct train *t, uint64_t step, bool save)
     }
 }
 
+/* What it is, and what it mostly comes from if not from hardware. */
+static const char *tell_difference(enum step_difference what)
+{
+    switch (what) {
+    case STEP_STATES:
+        return "the states of the workers differ (does one change its own in another way?)";
+    case STEP_GRADIENTS:
+        return "workers computed the same slice and got different gradients (have all the same "
+               "data, and is all that is random in it seeded?)";
+    default:
+        return "a worker found that they differ";
+    }
+}
+
 /* The difference is told to whoever looks, and mu_next() ends with it. */
 static void on_diverged(struct train *t, const struct step_effect *e)
 {
@@ -67,15 +81,13 @@ static void on_diverged(struct train *t, const struct step_effect *e)
     size_t at = 0;
 
     t->diverged = true;
-    at +=
-        (size_t)snprintf(t->why, sizeof(t->why), "step %" PRIu64 " is not committed: %s", e->step,
-                         e->difference == STEP_STATES      ? "the states of the workers differ"
-                         : e->difference == STEP_GRADIENTS ? "workers computed the same slice and "
-                                                             "got different gradients"
-                                                           : "a worker found that they differ");
+    at += (size_t)snprintf(t->why, sizeof(t->why), "step %" PRIu64 " is not committed: %s", e->step,
+                           tell_difference(e->difference));
     for (uint32_t i = 0; i < e->odd_n && at < sizeof(t->why) - WHO_MAX - 16; i++) {
         at += (size_t)snprintf(t->why + at, sizeof(t->why) - at, "%s %s (rank %" PRIu32 ")",
-                               i == 0 ? "; not like the others:" : ",",
+                               i > 0     ? ","
+                               : e->most ? "; not like the others:"
+                                         : "; who is right can't be told:",
                                run_who(e->group->ids[e->odd[i]], who), e->odd[i]);
     }
     for (uint32_t i = 0; e->most && i < e->odd_n; i++) {
