@@ -92,8 +92,10 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
         j->mend_ms = c->now_ms + c->config.reconnect_ms;
         w->exited = r->exit_code + 1;
     }
-    if (r->phase == PHASE_EXITED && r->exit_code >= 128 && was != PHASE_EXITED) {
-        blame_excuse(c, j, n, r->slot);
+    if (r->phase == PHASE_EXITED && r->exit_code >= 128) {
+        if (was != PHASE_EXITED) {
+            blame_excuse(c, j, n, r->slot);
+        }
     } else if (r->phase == PHASE_EXITED && r->exit_code >= 1) {
         blame(c, n, r, fx);
     }

@@ -54,6 +54,24 @@ static void a_life_is_charged_once_however_often_its_end_is_reported(void **stat
     assert_int_equal(charged(), 1);
 }
 
+/* Agents say all they know again and again: what was nobody's fault the first time stays so. */
+static void a_kill_is_not_charged_however_often_it_is_reported(void **state)
+{
+    static const uint32_t CODES[] = {128, 137, 143, 255};
+
+    form("a b");
+    for (size_t i = 0; i < ARRAY_LEN(CODES); i++) {
+        exits("b", 0, CODES[i]);
+        resend("b");
+        closed("b");
+        hello("b");
+        resend("b");
+        decide_blame();
+        assert_int_equal(charged(), 0);
+        next_life("b", 0);
+    }
+}
+
 static void membership_changes_spend_nothing(void **state)
 {
     form("a b c");
@@ -459,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(exits_1_to_127_are_charged_and_no_others),
         CASE(a_life_is_charged_once_however_often_its_end_is_reported),
+        CASE(a_kill_is_not_charged_however_often_it_is_reported),
         CASE(membership_changes_spend_nothing),
         CASE(slots_have_their_own_budgets),
         CASE(a_node_that_has_spent_its_budget_is_refused),
