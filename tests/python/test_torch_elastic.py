@@ -253,6 +253,7 @@ NOT_FINITE = '''
     import muster.torch, torch
     from torch import nn
     from torch.utils.data import TensorDataset
+    torch.manual_seed(1)
     net = nn.Linear(4, 1)
     x = torch.randn(64, 4)
     x[40] = float('inf')
@@ -269,7 +270,7 @@ NOT_FINITE = '''
 
 
 def test_a_gradient_that_is_not_finite_stops_all_workers(cluster):
-    c = cluster(NOT_FINITE, 2, nnodes='1:2', flags=('--max-restarts', '0'))
+    c = cluster(NOT_FINITE, 2, nnodes='2:2', flags=('--max-restarts', '0'))
     found = c.wait_lines('stopped', 2)
     assert len(set(found)) == 1 and 'is not finite' in found[0], found
 
