@@ -17,30 +17,51 @@ static PyObject *values_list(const mu_values *values)
     return list;
 }
 
+/* What is said to all: a tag, and data. */
+struct word {
+    const char *tag;
+    struct span data;
+    long long timeout_ms;
+    struct waiting w;
+};
+
+static int word_begin(struct word *word, PyObject *run, PyObject *args, PyObject *kwargs,
+                      const char *format)
+{
+    PyObject *data = NULL;
+
+    word->timeout_ms = MU_FOREVER;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, KEYWORDS("tag", "data", "timeout_ms"),
+                                     &word->tag, &data, &word->timeout_ms) ||
+        py_span_get(&word->data, data, false, "data") < 0) {
+        return -1;
+    }
+    if (py_wait_begin(&word->w, (struct run *)run) < 0) {
+        py_span_release(&word->data);
+        return -1;
+    }
+    return 0;
+}
+
+static int word_end(struct word *word, int rc)
+{
+    rc = py_wait_end(&word->w, rc);
+    py_span_release(&word->data);
+    return rc;
+}
+
 static PyObject *run_sync(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    long long timeout_ms = MU_FOREVER;
-    PyObject *list, *data = NULL;
-    struct waiting w;
-    const char *tag;
-    struct span s;
+    struct word word;
     mu_values values;
+    PyObject *list;
     int rc;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|OL:sync",
-                                     KEYWORDS("tag", "data", "timeout_ms"), &tag, &data,
-                                     &timeout_ms) ||
-        py_span_get(&s, data, false, "data") < 0) {
+    if (word_begin(&word, object, args, kwargs, "s|OL:sync") < 0) {
         return NULL;
     }
-    if (py_wait_begin(&w, (struct run *)object) < 0) {
-        py_span_release(&s);
-        return NULL;
-    }
-    rc = mu_sync(w.mu, tag, s.data, s.bytes, timeout_ms, &values);
-    rc = py_wait_end(&w, rc);
-    py_span_release(&s);
-    if (rc < 0) {
+    rc = mu_sync(word.w.mu, word.tag, word.data.data, word.data.bytes, word.timeout_ms, &values);
+    if (word_end(&word, rc) < 0) {
         return NULL;
     }
     list = values_list(&values);
@@ -68,27 +89,14 @@ static PyObject *run_barrier(PyObject *object, PyObject *args, PyObject *kwargs)
 
 static PyObject *run_agree(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    long long timeout_ms = MU_FOREVER;
-    struct waiting w;
-    PyObject *data;
-    const char *tag;
-    struct span s;
+    struct word word;
     int same = 0, rc;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO|L:agree",
-                                     KEYWORDS("tag", "data", "timeout_ms"), &tag, &data,
-                                     &timeout_ms) ||
-        py_span_get(&s, data, false, "data") < 0) {
+    if (word_begin(&word, object, args, kwargs, "sO|L:agree") < 0) {
         return NULL;
     }
-    if (py_wait_begin(&w, (struct run *)object) < 0) {
-        py_span_release(&s);
-        return NULL;
-    }
-    rc = mu_agree(w.mu, tag, s.data, s.bytes, timeout_ms, &same);
-    rc = py_wait_end(&w, rc);
-    py_span_release(&s);
-    return rc < 0 ? NULL : PyBool_FromLong(same);
+    rc = mu_agree(word.w.mu, word.tag, word.data.data, word.data.bytes, word.timeout_ms, &same);
+    return word_end(&word, rc) < 0 ? NULL : PyBool_FromLong(same);
 }
 
 static PyObject *run_group(PyObject *object, PyObject *unused)
