@@ -2,11 +2,10 @@
 import os
 import random
 import statistics
-import subprocess
 import time
 
 from control import torchrun
-from control.process import environment, wait_for
+from control.process import wait_for
 from recovery.cluster import Cluster
 from recovery.kills import NODES, REST_S, firsts_of
 from recovery.shape import Shape
@@ -20,38 +19,17 @@ STEPS_S = 4  # Within so long some checkpoint's interval begins anywhere.
 class Elastic(Cluster):
     """Whose workers run the example."""
 
-    def start_node(self, node):
-        with open(f'{self.folder}/agent-{node}.log', 'a', encoding='utf-8') as log:
-            self.agents[node] = subprocess.Popen(
-                [self.programs['muster'], 'run', '--nnodes', f'1:{self.nodes_max}',
-                 '--mode', 'inprocess', '--rdzv-endpoint', self.serve.endpoint,
-                 '--token-file', self.serve.token, '--node-name', f'node-{node}',
-                 '--max-restarts', '100', '--', f'{HERE}/elastic_marked.py', self.marks.folder,
-                 str(node), '--epochs', '1000'],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=environment(self.folder, PYTHON_EXEC=torchrun.PYTHON,
-                                PYTHONPATH=self.programs['package'], OMP_NUM_THREADS='1',
-                                PYTHONDONTWRITEBYTECODE='1'))
+    def script(self, node):
+        return ([f'{HERE}/elastic_marked.py', self.marks.folder, str(node), '--epochs', '1000'],
+                {'PYTHON_EXEC': torchrun.PYTHON, 'PYTHONPATH': self.programs['package'], 'OMP_NUM_THREADS': '1',
+                 'PYTHONDONTWRITEBYTECODE': '1'})
 
 
 class Saved(TorchCluster):
     """The same for torchrun, with checkpoints in its folder."""
 
-    def start_node(self, node):
-        _, conf, interval = self.kind
-        conf = ','.join(f'{key}={value}' for key, value in conf.items())
-        with open(f'{self.folder}/agent-{node}.log', 'a', encoding='utf-8') as log:
-            self.agents[node] = subprocess.Popen(
-                [torchrun.PYTHON, '-m', 'torch.distributed.run', '--nnodes', f'1:{NODES}',
-                 '--nproc_per_node', '1', '--rdzv_backend', 'c10d', '--rdzv_id', 'bench',
-                 '--rdzv_endpoint', f'localhost:{self.port}', '--rdzv_conf', conf,
-                 '--max_restarts', '100', '--monitor_interval', str(interval),
-                 '--redirects', torchrun.STREAMS, '--tee', torchrun.STREAMS,
-                 f'{HERE}/ddp_saved.py', self.marks.folder, str(node),
-                 f'{self.folder}/checkpoint.pt'],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                env=environment(self.folder, PYTHONWARNINGS='ignore', OMP_NUM_THREADS='1',
-                                GLOO_SOCKET_IFNAME='lo', TMPDIR=self.folder))
+    def script(self, node):
+        return [f'{HERE}/ddp_saved.py', self.marks.folder, str(node), f'{self.folder}/checkpoint.pt']
 
 
 def kill_elastic(cluster, victim, when_s):

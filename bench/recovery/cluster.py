@@ -25,16 +25,20 @@ class Cluster:
         for node in range(nodes_max if nodes_n is None else nodes_n):
             self.start_node(node)
 
+    def script(self, node):
+        """What its worker is, and its variables."""
+        return ([self.programs['paced'], self.marks.folder, str(node), *self.shape.arguments()],
+                {'MUSTER_AUDIT': self.audit, 'MUSTER_TRANSPORT': self.transport})
+
     def start_node(self, node):
+        command, variables = self.script(node)
         with open(f'{self.folder}/agent-{node}.log', 'a', encoding='utf-8') as log:
             self.agents[node] = subprocess.Popen(
                 [self.programs['muster'], 'run', '--nnodes', f'1:{self.nodes_max}',
                  '--mode', 'inprocess', '--rdzv-endpoint', self.serve.endpoint,
-                 '--token-file', self.serve.token, '--node-name', f'node-{node}', '--',
-                 self.programs['paced'], self.marks.folder, str(node), *self.shape.arguments()],
+                 '--token-file', self.serve.token, '--node-name', f'node-{node}', '--', *command],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=environment(self.folder, MUSTER_AUDIT=self.audit,
-                                MUSTER_TRANSPORT=self.transport))
+                env=environment(self.folder, **variables))
 
     def resize(self, nodes):
         """The wish is kept when this returns."""

@@ -34,6 +34,10 @@ class TorchCluster:
             if node == 0:
                 time.sleep(3)  # So that it is the one that hosts the rendezvous.
 
+    def script(self, node):
+        """What its worker is."""
+        return [f'{HERE}/torch_paced.py', self.marks.folder, str(node), *self.shape.arguments()]
+
     def start_node(self, node):
         _, conf, interval = self.kind
         conf = ','.join(f'{key}={value}' for key, value in conf.items())
@@ -43,9 +47,7 @@ class TorchCluster:
                  '--nproc_per_node', '1', '--rdzv_backend', 'c10d', '--rdzv_id', 'bench',
                  '--rdzv_endpoint', f'localhost:{self.port}', '--rdzv_conf', conf,
                  '--max_restarts', '100', '--monitor_interval', str(interval),
-                 '--redirects', torchrun.STREAMS, '--tee', torchrun.STREAMS,
-                 f'{HERE}/torch_paced.py', self.marks.folder, str(node),
-                 *self.shape.arguments()],
+                 '--redirects', torchrun.STREAMS, '--tee', torchrun.STREAMS, *self.script(node)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                 env=environment(self.folder, PYTHONWARNINGS='ignore', OMP_NUM_THREADS='1',
                                 GLOO_SOCKET_IFNAME='lo', TMPDIR=self.folder))
