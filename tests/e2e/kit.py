@@ -37,6 +37,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tap  # pylint: disable=wrong-import-position
 
 LONG_S = 60  # Against hanging only.
+END_S = 300  # … of a process that has yet to do all of its work
 LOOK_S = 0.02
 LOG_LINES = 80  # of each process, with a failure
 MARKER = 'E2E_MARKER'
@@ -293,9 +294,9 @@ class Process:
     def wait(self):
         """Its exit code; negative: the signal that killed it."""
         try:
-            return self.process.wait(LONG_S)
+            return self.process.wait(END_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f'{self.title} did not end in {LONG_S} s') from None
+            raise AssertionError(f'{self.title} did not end in {END_S} s') from None
 
     def terminate(self, number=signal.SIGTERM):
         self.send(number)

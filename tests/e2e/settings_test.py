@@ -303,7 +303,8 @@ def test_all_members_may_be_replaced_at_once_and_the_old_are_there_until_the_new
         before = sizes.generation
         with sizes.web.stream(f'/v1/jobs/{sizes.job.name}/events') as stream:
             sizes.web.put(sizes.job.name, 'members', 'c,d')
-            sizes.has('c', 'd')
+            kit.wait_until(lambda: sorted(sizes.job.members()) == ['c', 'd'], 'these were the members')
+            sizes.has(*sizes.job.members())  # Whoever was ready first comes first.
             generation = sizes.generation
             stream.until_kind('active', generation=generation)
             made = {e.json()['generation']: e.json()['value'] for e in stream.events
