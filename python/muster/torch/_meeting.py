@@ -161,8 +161,10 @@ def meet(run) -> Store:
     """Moves to the newest generation, together with all its members, and opens its store."""
     while True:
         run.regroup()
-        place = Place(*run.group()[:3])
+        *place, settled = run.group()
         try:
-            return _open(run, place)
+            if settled:  # What was asked before the loss is answered now, and only to those who lack the answer.
+                run.make(_muster.MEET, None, None, 0, _muster.U8, flags=_muster.AGREE)
+            return _open(run, Place(*place))
         except PeerLost:
             continue  # The next generation is due: regroup() waits for it.
