@@ -166,7 +166,7 @@ static PyObject *run_leave_at_exit(PyObject *object, PyObject *args)
     if (self->mu != NULL && self->pid == getpid()) {
         mu_run *mu = take_out(self);
 
-        if (self->hooks[HOOK_GENERATION] != NULL) {
+        if (self->hooks[HOOK_GENERATION] != NULL) { /* Members may change while it leaves. */
             (void)mu_hooks_set(mu, NULL);
         }
         if (py_exit_leave(mu, meet_ms) < 0) {
