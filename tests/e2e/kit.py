@@ -1,7 +1,7 @@
 """Real orchestrators, agents and scripts on loopback, for end-to-end tests.
 
     with kit.World() as world:
-        orchestrator = world.orchestrator('--lease', '2')
+        orchestrator = world.orchestrator(*kit.SERVE)
         job = orchestrator.job('default', nnodes='1:2')
         a = job.node('a')
         reports = job.settled('a')      # by rank: what scripts/report.py found in its environment
@@ -38,27 +38,37 @@ import tap  # pylint: disable=wrong-import-position
 
 LONG_S = 60  # Against hanging only.
 END_S = 300  # … of a process that has yet to do all of its work
-LOOK_S = 0.02
-LOG_LINES = 80  # of each process, with a failure
+LOOK_S = 0.01
+LOG_LINES = 12  # of each process, with a failure; the rest is in a file
+# Nobody's lease lapses because the machine is busy: a closed connection, or an exit that is reported, is a loss
+# at once whatever the lease.
+SERVE = ('--lease', '10', '--join-window', '0.2')
+LEASE_S = 2
+LAPSING = ('--lease', str(LEASE_S), '--join-window', '0.2')  # for cases in which one does
 MARKER = 'E2E_MARKER'
 SANITIZER = re.compile(r'(Address|Leak|UndefinedBehavior)Sanitizer:|: runtime error: ')
 KEPT = ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'MUSTER_LOG')
 FULL = bool(os.environ.get('MUSTER_TEST_FULL'))
+LOGS = os.environ.get('MUSTER_TEST_LOGS')  # A folder for the whole logs of cases that failed.
 MUSTER = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'muster'
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'scripts')
 
 
 def wait_until(look, what, bound_s=LONG_S):
-    """Calls look() until it gives something true, and returns that."""
-    until = time.monotonic() + bound_s
+    """Calls look() until it gives something true, and returns that. What it costs to look is at most a third
+    of the time: others need the machine."""
+    began = time.monotonic()
+    until = began + bound_s
     while True:
         found = look()
         if found:
             return found
-        if time.monotonic() > until:
+        now = time.monotonic()
+        if now > until:
             raise AssertionError(f'in {bound_s} s there was no time when {what}; '
                                  f'last: {found!r}')
-        time.sleep(LOOK_S)
+        time.sleep(max(LOOK_S, min(2 * (now - began), 0.2)))
+        began = time.monotonic()
 
 
 _reserved = []  # The sockets that keep our ports from other tests; they go with this process.
@@ -220,11 +230,19 @@ class World:
             time.sleep(LOOK_S)
 
     def logs(self):
+        """The end of each log; all of them are kept in a folder, which is named."""
         parts = []
         for one in self.started:
             lines = one.log().splitlines()
-            parts.append(f'---- {one.title} ({len(lines)} lines)')
+            parts.append(f'---- {one.title}: the last of {len(lines)} lines')
             parts.extend(lines[-LOG_LINES:])
+        if LOGS:
+            kept = os.path.join(LOGS, os.path.basename(self.dir))
+            os.makedirs(kept, exist_ok=True)
+            for one in self.started:
+                for path in glob.glob(one.path + '.???'):
+                    shutil.copy(path, kept)
+            parts.append(f'---- all of it: {kept}')
         return '\n'.join(parts)
 
     def env(self, **more):
