@@ -7,68 +7,64 @@ PREFIX ?= /usr/local
 JOBS ?=
 
 PACKAGES := scripts/packages.sh
-NINJA := ninja $(if $(JOBS),-j $(JOBS))
-MESON_TEST := meson test --no-rebuild --print-errorlogs
+NINJA := scripts/ninja.sh
+ONLY_WORDS = $(if $(ONLY),-- $(ONLY))
+export CASE JOBS
 SANITIZED := -Db_sanitize=address,undefined -Db_lundef=false
 
 # Ninja runs things side by side; the steps here build on one another.
 .NOTPARALLEL:
-.PHONY: all demo demo-restart story test test-full bench fuzz soak install docs tidy format clean help packages-%
+.PHONY: all demo demo-restart story test test-quick test-full venv bench fuzz soak install docs tidy format clean help packages-%
 
 all: packages-build $(BUILD)/build.ninja ## build the binary: build/muster
-	@$(NINJA) -C $(BUILD) muster
+	@$(NINJA) $(BUILD) muster
 
 demo: packages-demo $(BUILD)/build.ninja ## train on three nodes here: killed, added, drained, the same bits
 	@test -e $(BUILD)/.with-mnist || { meson configure $(BUILD) -Dmnist=enabled && \
-	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-mnist; }
-	@$(NINJA) -C $(BUILD) --quiet muster examples/mnist
+	  ninja -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-mnist; }
+	@$(NINJA) $(BUILD) muster examples/mnist
 	@scripts/demo.py $(BUILD)
 
 demo-restart: packages-build $(BUILD)/build.ninja ## the same for a script that knows nothing of muster
-	@$(NINJA) -C $(BUILD) --quiet muster
+	@$(NINJA) $(BUILD) muster
 	@scripts/demo_restart.py $(BUILD)/muster
 
 story: packages-build $(BUILD)/build.ninja ## the protocol under it, simulated and told
-	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
+	@$(NINJA) $(BUILD) tests/sim/sim
 	@$(BUILD)/tests/sim/sim --demo
 
-test: forget-logs ready-test ready-fuzz ## all tests that take a minute or two; the last line counts
-	@failed=0; \
-	$(MESON_TEST) -C $(BUILD) --no-suite full || failed=1; \
-	$(MESON_TEST) -C build-fuzz || failed=1; \
-	python3 tests/summary.py {$(BUILD),build-fuzz}/meson-logs/testlog.json || failed=1; \
-	exit $$failed
+test: ready-test ready-fuzz ## all tests, in about 8 minutes; ONLY=NAME CASE=NAME: just that; the last line counts
+	@tests/run.py test $(BUILD) build-fuzz $(ONLY_WORDS)
+
+test-quick: ready-test ## units, simulator, one real job, Python's core: about a minute
+	@tests/run.py quick $(BUILD)
 
 test-full: export MUSTER_TEST_FULL := 1
-test-full: forget-logs ready-test ready-fuzz ready-asan ready-tsan ## everything: sweeps, sanitizers, mutations
-	@failed=0; \
-	$(MESON_TEST) -C $(BUILD) || failed=1; \
-	$(MESON_TEST) -C build-asan --no-suite tidy || failed=1; \
-	MUSTER_TEST_FULL= $(MESON_TEST) -C build-tsan --suite comm --suite threads || failed=1; \
-	$(MESON_TEST) -C build-fuzz || failed=1; \
-	python3 tests/summary.py {$(BUILD),build-asan,build-tsan,build-fuzz}/meson-logs/testlog.json \
-	  || failed=1; \
-	exit $$failed
+test-full: ready-test ready-fuzz ready-asan ready-tsan ## every sweep, sanitizers, mutations; goes on where it was interrupted
+	@tests/run.py full $(BUILD) build-fuzz build-tsan build-asan $(ONLY_WORDS)
+
+venv: packages-venv $(BUILD)/build.ninja ## build/venv: TensorFlow, Keras and PyTorch of today, for the tests with them
+	@scripts/venv.sh $(BUILD)/venv
 
 bench: packages-bench $(BUILD)/build.ninja ## measure; a table here, JSON in bench/results
-	@$(NINJA) -C $(BUILD) --quiet
+	@$(NINJA) $(BUILD)
 	@bench/run.py $(BUILD)/bench bench/results
 
 fuzz: ready-fuzz ## run every fuzzer for FUZZ_SECONDS (60) each
 	@tests/fuzz/run.sh build-fuzz/tests/fuzz $(FUZZ_SECONDS)
 
 soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (600)
-	@$(NINJA) -C $(BUILD) --quiet tests/sim/sim
+	@$(NINJA) $(BUILD) tests/sim/sim
 	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
 
 install: packages-build $(BUILD)/build.ninja ## command, library and Python package into PREFIX (/usr/local)
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@$(NINJA) -C $(BUILD) build.ninja > /dev/null
-	@$(NINJA) -C $(BUILD) --quiet installed
+	@ninja -C $(BUILD) build.ninja > /dev/null
+	@$(NINJA) $(BUILD) installed
 	@meson install -C $(BUILD) --no-rebuild
 
 docs: packages-build $(BUILD)/build.ninja ## write what docs/http.md has from the program
-	@$(NINJA) -C $(BUILD) --quiet muster
+	@$(NINJA) $(BUILD) muster
 	@scripts/http_docs.py $(BUILD)/muster
 
 tidy: packages-test ## check layers, purity, sizes and format
@@ -92,28 +88,25 @@ packages-%:
 $(BUILD)/build.ninja: | packages-build
 	@meson setup $(BUILD) > /dev/null || { cat $(BUILD)/meson-logs/meson-log.txt; exit 1; }
 
-.PHONY: forget-logs ready-test ready-fuzz ready-asan ready-tsan
-forget-logs:
-	@rm -f build*/meson-logs/testlog.json
-
+.PHONY: ready-test ready-fuzz ready-asan ready-tsan
 ready-test: packages-test $(BUILD)/build.ninja
 	@test -e $(BUILD)/.with-tests || { meson configure $(BUILD) -Dtests=enabled -Dmnist=enabled \
 	  -Dpython=enabled && \
-	  $(NINJA) -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-tests; }
-	@$(NINJA) -C $(BUILD) --quiet
+	  ninja -C $(BUILD) build.ninja > /dev/null && touch $(BUILD)/.with-tests; }
+	@$(NINJA) $(BUILD)
 
 ready-fuzz: packages-test
 	@test -e build-fuzz/build.ninja || CC=clang meson setup build-fuzz $(SANITIZED) \
 	  -Dfuzzers=true -Dtests=disabled > /dev/null
-	@$(NINJA) -C build-fuzz --quiet
+	@$(NINJA) build-fuzz
 
 ready-asan: packages-test
 	@test -e build-asan/build.ninja || CC=clang meson setup build-asan $(SANITIZED) \
 	  -Dtests=enabled > /dev/null
-	@$(NINJA) -C build-asan --quiet
+	@$(NINJA) build-asan
 
 # Only what threads share: the data plane, and checkpoints that the orchestrator keeps.
 ready-tsan: packages-test
 	@test -e build-tsan/build.ninja || CC=clang meson setup build-tsan -Db_sanitize=thread \
 	  -Db_lundef=false -Dtests=enabled > /dev/null
-	@$(NINJA) -C build-tsan --quiet comm-tests
+	@$(NINJA) build-tsan comm-tests
