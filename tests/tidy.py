@@ -242,11 +242,17 @@ def listed(files):
         while folder and folder not in builds:
             folder = os.path.dirname(folder)
         below = os.path.relpath(file.path, folder) if folder else file.path
-        # 'heap.c', or 'NAME' for test_NAME.c, fuzz_NAME.c and bench_NAME.c.
-        short = re.sub(r'^(test|fuzz|bench)_', '', name[:-2])
+        # 'heap.c', or 'NAME' for test_NAME.c, fuzz_NAME.c and bench_NAME.c: those only.
+        short = re.match(r'(?:test|fuzz|bench)_(\w+)\.c$', name)
         text = builds.get(folder, '')
-        if f"'{below}'" not in text and f"'{short}'" not in text:
+        if f"'{below}'" not in text and not (short and f"'{short.group(1)}'" in text):
             yield file.path, 1, f'not in the list of {folder or "."}/meson.build: never compiled'
+    for folder in builds:  # A list that nobody reads is none.
+        above, name = os.path.split(folder)
+        while above and above not in builds:
+            above, name = os.path.dirname(above), os.path.basename(above) + '/' + name
+        if folder and f"'{name}'" not in builds.get(above, f"'{name}'"):
+            yield f'{folder}/meson.build', 1, f'{above or "."}/meson.build has no subdir for it: never read'
 
 
 def formatter():

@@ -24,8 +24,9 @@ GOOD = {
                         '    return snprintf(*plan_out, 8, "free()");\n}\n\n'
                         'int plan_send(struct plan *p)\n{\n'
                         '    return p->send(text) + p->time(1) + plan_read(p);\n}\n'),
-    'tests/unit/meson.build': "unit_tests = [\n  ['core_plan', [core_dep]],\n]\n",
-    'tests/unit/test_core_plan.c': '#include "core/plan.h"\n\n#include <time.h>\n',
+    'tests/unit/meson.build': "foreach layer : ['core']\n  subdir(layer)\nendforeach\n",
+    'tests/unit/core/meson.build': "unit_tests = [\n  ['plan', [core_dep]],\n]\n",
+    'tests/unit/core/test_plan.c': '#include "core/plan.h"\n\n#include <time.h>\n',
 }
 
 
@@ -154,7 +155,18 @@ def test_missing_and_misnamed_guards_are_caught():
 def test_sources_that_no_list_names_are_caught():
     catches(tidy.listed, {'src/core/order.c': ''}, 'src/core/order.c')
     catches(tidy.listed, {'src/core/sub/order.c': ''}, 'src/core/meson.build')
-    catches(tidy.listed, {'tests/unit/test_core_order.c': ''}, 'tests/unit/meson.build')
+    catches(tidy.listed, {'tests/unit/test_order.c': ''}, 'tests/unit/meson.build')
+    catches(tidy.listed, {'tests/unit/core/test_order.c': ''}, 'tests/unit/core/meson.build')
+    catches(tidy.listed, {'tests/unit/core/plan_kit.c': ''}, 'tests/unit/core/plan_kit.c')
+
+
+def test_the_name_of_a_test_lists_the_test_only():
+    catches(tidy.listed, {'tests/unit/core/plan.c': ''}, 'tests/unit/core/plan.c')
+
+
+def test_a_list_that_no_list_above_reads_is_caught():
+    catches(tidy.listed, {'tests/unit/wire/meson.build': "unit_tests = [\n  ['table', [wire_dep]],\n]\n",
+                          'tests/unit/wire/test_table.c': ''}, 'tests/unit/wire/meson.build')
 
 
 def test_unformatted_files_are_caught():

@@ -5,7 +5,7 @@
  * usage: ckpt_crash_test [SCENARIO VICTIM POINT]     one of them again */
 #include "base/hook.h"
 #include "base/prng.h"
-#include "unit/ckpt_kit.h"
+#include "unit/ckpt/ckpt_kit.h"
 #include "unit/unit.h"
 
 #include <errno.h>

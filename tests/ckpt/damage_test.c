@@ -2,7 +2,7 @@
  * places. It is never loaded in silence, and the one before it is found. MUSTER_TEST_FULL=1: 1,000
  * random places of each kind, otherwise a sample; MUSTER_CKPT_SEED=n draws others. */
 #include "base/prng.h"
-#include "unit/ckpt_kit.h"
+#include "unit/ckpt/ckpt_kit.h"
 #include "unit/unit.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* Writes a checkpoint and exports it, for export_test.py.
  *
  * usage: ckpt_export FOLDER     makes FOLDER/bytes.npz, FOLDER/floats.npz and FOLDER/raw/ */
-#include "unit/ckpt_kit.h"
+#include "unit/ckpt/ckpt_kit.h"
 
 #include <stdio.h>
 #include <string.h>

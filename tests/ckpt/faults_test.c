@@ -3,7 +3,7 @@
  * and once the disk is well again the next save succeeds. MUSTER_TEST_FULL=1: every call, otherwise
  * each fourth.
  */
-#include "unit/ckpt_kit.h"
+#include "unit/ckpt/ckpt_kit.h"
 #include "unit/unit.h"
 
 #include <errno.h>

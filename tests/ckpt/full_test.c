@@ -1,6 +1,6 @@
 /* A disk that is full: a small tmpfs. The save says so, the last good one stays, and once there is
  * room the next one succeeds. Skipped where the test may not mount one. */
-#include "unit/ckpt_kit.h"
+#include "unit/ckpt/ckpt_kit.h"
 #include "unit/unit.h"
 
 #include <errno.h>

@@ -1,0 +1,66 @@
+/* The data plane when memory runs out: it says so, leaves nothing behind, and can go on. */
+#include "unit/comm/group_kit.h"
+#include "unit/deny.h"
+#include "unit/unit.h"
+
+static int open_and_close(void *arg)
+{
+    char error[COMM_ERROR_MAX] = "";
+    struct comm_config config;
+    struct comm *c = NULL;
+
+    kit_config(0, 0, false, &config);
+    const int rc = comm_open(&config, &c, error);
+
+    assert_true((rc == MU_OK) == (c != NULL));
+    assert_true((rc == MU_OK) == (error[0] == '\0'));
+    comm_close(c);
+    return rc;
+}
+
+static void opening_takes_all_or_nothing(void **state)
+{
+    assert_true(deny_sweep(open_and_close, NULL) > 3);
+}
+
+/* One allocation of all that two workers make is denied: either their move succeeds all the same,
+ * or it says why not, and the next one succeeds. */
+static void a_move_that_lacks_memory_can_be_made_again(void **state)
+{
+    for (int apart = 0; apart < 2; apart++) {
+        for (uint32_t nth = 1;; nth++) {
+            struct kit_moved moved;
+            struct kit_room room;
+            struct kit kit;
+
+            kit_open_all(&kit, 2, 0, apart != 0);
+            kit_generation(&kit, 1, 0x3, &room);
+            deny_begin(nth);
+            kit_move(&kit, &room.generation, 0x3, 200, &moved);
+            deny_end();
+            const bool denied = deny_taken() >= nth;
+
+            for (int i = 0; i < 2; i++) {
+                assert_true(moved.rc[i] == MU_OK || moved.rc[i] == MU_ETIMEDOUT ||
+                            (denied && moved.rc[i] == MU_ENOMEM));
+            }
+            kit_enter(&kit, 2, 0x3);
+            kit_barrier(&kit, 0x3);
+            kit_close(&kit);
+            if (!denied) {
+                assert_true(nth > 5);
+                break;
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opening_takes_all_or_nothing),
+        cmocka_unit_test(a_move_that_lacks_memory_can_be_made_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+#include "unit/core/cluster_kit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kit f;
+
+/* ---- what comes out ---- */
+
+static char *new_line(void)
+{
+    if (f.log_n == f.log_cap) {
+        f.log_cap = f.log_cap * 2 + 64;
+        f.log = realloc(f.log, f.log_cap * sizeof(*f.log));
+        assert_non_null(f.log);
+    }
+    return f.log[f.log_n++];
+}
+
+static struct stub *by_conn(uint32_t conn)
+{
+    for (uint32_t i = 0; i < f.stubs_n; i++) {
+        if (f.stubs[i].conn == conn) {
+            return &f.stubs[i];
+        }
+    }
+    return NULL;
+}
+
+static void keep_record(const struct record *r)
+{
+    if (f.journal_n == f.journal_cap) {
+        f.journal_cap = f.journal_cap * 2 + 64;
+        f.journal = realloc(f.journal, f.journal_cap * sizeof(*f.journal));
+        assert_non_null(f.journal);
+    }
+    f.journal[f.journal_n++] = record_copy(r);
+    if (r->kind == RECORD_NODE) {
+        node_named(r->u.node.node, r->u.node.name);
+    }
+    record_brief(r, new_line());
+}
+
+static void tell(struct stub *s, const struct effect *e)
+{
+    char *line = new_line();
+
+    switch (e->kind) {
+    case EFFECT_WELCOME:
+        if (s->node != e->u.welcome->node) {
+            s->held = s->active = 0;
+        }
+        s->node = e->u.welcome->node;
+        s->store = e->u.welcome->store;
+        snprintf(line, TEXT_MAX, "%s: welcome %u run %u", s->name, s->node, e->u.welcome->run);
+        break;
+    case EFFECT_REFUSED:
+        s->refused = e->u.refused->status;
+        memcpy(s->refusal, e->u.refused->text, sizeof(s->refusal));
+        snprintf(line, TEXT_MAX, "%s: refused %s", s->name, s->refusal);
+        break;
+    case EFFECT_ACK:
+        s->ack = *e->u.ack;
+        snprintf(line, TEXT_MAX, "%s: ack %" PRIu64, s->name, s->ack.seq);
+        break;
+    case EFFECT_GENERATION:
+        s->held = MAX(s->held, e->u.generation->number);
+        memcpy(s->key, e->u.generation->key, sizeof(s->key));
+        snprintf(line, TEXT_MAX, "%s: generation %" PRIu64, s->name, e->u.generation->number);
+        break;
+    case EFFECT_ACTIVE:
+        s->active = MAX(s->active, e->u.active->generation);
+        snprintf(line, TEXT_MAX, "%s: active %" PRIu64, s->name, e->u.active->generation);
+        break;
+    default:
+        s->ended = true;
+        s->ended_step = e->u.ended->step;
+        snprintf(line, TEXT_MAX, "%s: ended %" PRIu64, s->name, s->ended_step);
+        break;
+    }
+}
+
+static void emit(struct effects *fx, const struct effect *e)
+{
+    static const char *const NOTES[NOTE_N] = {
+        "joined",  "warm",    "generation", "active",   "lost",   "back",      "draining",
+        "gone",    "refused", "takeover",   "finished", "ended",  "restarted", "resized",
+        "drained", "leftout", "metrics",    "saved",    "healed",
+    };
+
+    if (e->kind == EFFECT_RECORD) {
+        keep_record(e->u.record);
+    } else if (e->kind == EFFECT_NOTE) {
+        snprintf(new_line(), TEXT_MAX, "note %s", NOTES[e->u.note->kind]);
+        if (e->u.note->kind == NOTE_LEFT_OUT) {
+            snprintf(new_line(), TEXT_MAX, "%s did nothing for %" PRIu64, e->u.note->node,
+                     e->u.note->value);
+        }
+    } else {
+        struct stub *s = by_conn(e->conn);
+
+        assert_non_null(s); /* to a connection that exists */
+        tell(s, e);
+    }
+}
+
+static void fill_random(struct effects *fx, uint8_t *out, size_t n)
+{
+    memset(out, (int)(++f.keys_n % 255 + 1), n);
+}
+
+void kit_effects(struct effects *fx)
+{
+    *fx = (struct effects){.emit = emit, .random = fill_random};
+}
+
+/* ---- the journal ---- */
+
+static void pump(void)
+{
+    while (!f.hold && f.synced_n < f.journal_n) {
+        sync_one();
+    }
+}
+
+void sync_one(void)
+{
+    assert_true(f.synced_n < f.journal_n);
+    f.rc = cluster_apply(f.c, &f.journal[f.synced_n++], &f.fx);
+    assert_int_equal(f.rc, MU_OK);
+}
+
+void hold(void)
+{
+    f.hold = true;
+}
+
+void sync_all(void)
+{
+    f.hold = false;
+    pump();
+}
+
+void kit_step(struct event *e)
+{
+    e->now_ms = f.now_ms;
+    f.rc = cluster_step(f.c, e, &f.fx);
+    pump();
+}
+
+static void fail_one(void)
+{
+    struct record r = f.journal[f.synced_n];
+
+    f.journal_n--;
+    memmove(&f.journal[f.synced_n], &f.journal[f.synced_n + 1],
+            (f.journal_n - f.synced_n) * sizeof(r));
+    kit_step(&(struct event){.kind = EVENT_WRITE_FAILED, .u.record = &r});
+    record_free(&r);
+}
+
+/* The store never lets a record through behind one that failed. */
+void fail_all(void)
+{
+    uint32_t n = f.journal_n - f.synced_n;
+
+    assert_true(f.hold && n > 0);
+    while (n-- > 0) {
+        fail_one();
+    }
+}
+
+static void drop_waiting(void)
+{
+    while (f.journal_n > f.synced_n) {
+        record_free(&f.journal[--f.journal_n]);
+    }
+}
+
+static struct cluster *replayed(const struct record *records, uint32_t n)
+{
+    struct cluster *c;
+
+    assert_int_equal(cluster_init(&f.config, &c), MU_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = cluster_apply(c, &records[i], NULL);
+
+        if (rc != MU_OK) {
+            char text[TEXT_MAX];
+
+            record_brief(&records[i], text);
+            fail_msg("'%s' can't be replayed: %s", text, mu_strerror(rc));
+        }
+    }
+    return c;
+}
+
+struct snapshot {
+    struct effects fx;
+    struct record records[1024];
+    uint32_t n;
+};
+
+static struct snapshot taken;
+
+static void snapshot_emit(struct effects *fx, const struct effect *e)
+{
+    assert_int_equal(e->kind, EFFECT_RECORD);
+    assert_true(taken.n < ARRAY_LEN(taken.records));
+    taken.records[taken.n++] = record_copy(e->u.record);
+}
+
+static struct cluster *rebuilt_from_snapshot(struct cluster *c)
+{
+    struct cluster *rebuilt;
+
+    taken.n = 0;
+    taken.fx.emit = snapshot_emit;
+    cluster_dump(c, &taken.fx);
+    rebuilt = replayed(taken.records, taken.n);
+    for (uint32_t i = 0; i < taken.n; i++) {
+        record_free(&taken.records[i]);
+    }
+    return rebuilt;
+}
+
+static uint32_t print_missing(const char *lines, const char *from, const char *what)
+{
+    uint32_t n = 0;
+
+    while (*lines != '\0') {
+        size_t len = strcspn(lines, "\n") + 1;
+        char *line = strndup(lines, len);
+
+        assert_non_null(line);
+        if (strstr(from, line) == NULL) {
+            print_error("%s: %s", what, line);
+            n++;
+        }
+        free(line);
+        lines += len;
+    }
+    return n;
+}
+
+static void expect_same(struct cluster *other)
+{
+    char *mine = dump_text(f.c), *theirs = dump_text(other);
+    uint32_t n =
+        print_missing(mine, theirs, "not rebuilt") + print_missing(theirs, mine, "made up");
+
+    free(mine);
+    free(theirs);
+    cluster_close(other);
+    assert_int_equal(n, 0);
+}
+
+void expect_replays(void)
+{
+    expect_same(replayed(f.journal, f.synced_n));
+    expect_same(rebuilt_from_snapshot(f.c));
+}
+
+static void start_on(struct cluster *c)
+{
+    cluster_close(f.c);
+    f.c = c;
+    f.hold = false;
+    for (uint32_t i = 0; i < f.stubs_n; i++) {
+        f.stubs[i].conn = 0;
+    }
+    cluster_start(f.c, f.now_ms, &f.fx);
+    pump();
+}
+
+void restart(void)
+{
+    drop_waiting();
+    start_on(replayed(f.journal, f.synced_n));
+}
+
+void restart_from_snapshot(void)
+{
+    drop_waiting();
+    start_on(rebuilt_from_snapshot(f.c));
+}
+
+/* ---- time ---- */
+
+void tick(void)
+{
+    kit_step(&(struct event){.kind = EVENT_TICK});
+}
+
+void pass(uint64_t ms)
+{
+    uint64_t end_ms = f.now_ms + ms;
+
+    while (f.now_ms < end_ms) {
+        f.now_ms = MIN(end_ms, MAX(cluster_deadline(f.c), f.now_ms + 1));
+        tick();
+        for (uint32_t i = 0; i < f.stubs_n; i++) {
+            struct stub *s = &f.stubs[i];
+
+            if (!s->silent && s->conn != 0 && s->refused == 0 && s->node != 0 &&
+                f.now_ms - s->renewed_ms >= LEASE_MS / 5) {
+                renew(s->name);
+            }
+        }
+    }
+}
+
+void jump(uint64_t ms)
+{
+    f.now_ms += ms;
+    tick();
+}

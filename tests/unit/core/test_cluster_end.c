@@ -1,0 +1,427 @@
+/* How a lineage ends: takeovers, the end of a run and the next one, and restart budgets. */
+#include "unit/core/cluster_kit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- takeover ---- */
+
+static void saved(const char *name, uint64_t step)
+{
+    at(name)->reports[0].checkpoint = step;
+    at(name)->reports[0].step = MAX(at(name)->reports[0].step, step);
+    resend(name);
+}
+
+static uint64_t base_step(uint8_t *flags_out)
+{
+    struct generation g;
+
+    assert_int_equal(cluster_generation(f.c, f.job, &g), MU_OK);
+    *flags_out = g.flags;
+    return g.base_step;
+}
+
+static void when_all_are_proved_dead_a_takeover_starts_at_once_from_step_0(void **state)
+{
+    struct generation g;
+
+    uint8_t flags;
+
+    form("a b");
+    want(2);
+    join("c");
+    pass(WINDOW_MS);
+    exits("a", 0, 137);
+    expect_generation("failure", "b");
+    exits("b", 0, 137);
+    expect_generation("fresh", "c");
+    assert_int_equal(cluster_generation(f.c, f.job, &g), MU_OK);
+    assert_int_equal(g.from, 1); /* It names the lineage that it gives up. */
+    assert_int_equal(base_step(&flags), 0);
+    assert_int_equal(flags, 0);
+    assert_int_equal(said("note takeover"), 1);
+}
+
+static void a_node_that_said_bye_is_proved_dead(void **state)
+{
+    form("a b");
+    want(2);
+    join("c");
+    pass(WINDOW_MS);
+    bye("a");
+    bye("b");
+    expect_generation("fresh", "c");
+}
+
+static void a_takeover_starts_from_the_newest_checkpoint(void **state)
+{
+    uint8_t flags;
+
+    form("a b");
+    want(2);
+    saved("a", 40);
+    saved("b", 60);
+    saved("a", 50); /* older than what is kept */
+    assert_int_equal(job().checkpoint, 60);
+    join("c");
+    pass(WINDOW_MS);
+    exits("a", 0, 137);
+    exits("b", 0, 137);
+    expect_generation("fresh", "c");
+    assert_int_equal(base_step(&flags), 60);
+    assert_int_equal(flags, GENERATION_CHECKPOINTED);
+}
+
+static void those_who_hold_no_state_can_not_name_a_checkpoint(void **state)
+{
+    form("a");
+    hello("b");
+    saved("b", 99);
+    assert_int_equal(job().checkpoint, 0);
+}
+
+/* a, b and c trained; all three are silent, d and e are warm and waiting. */
+static void lose_all(void)
+{
+    form("a b c");
+    want(3);
+    join("d e");
+    pass(1000);
+    renew("a");
+    renew("b");
+    renew("c");
+    silence("a b c");
+}
+
+static void those_not_proved_dead_are_waited_for_since_their_last_word(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms - 1);
+    assert_int_equal(job().active, 1);
+    expect_generation("fresh", "a b c");
+    pass(1);
+    expect_generation("fresh", "d e");
+    assert_int_equal(said("note takeover"), 1);
+}
+
+static void one_unproved_is_enough_to_wait(void **state)
+{
+    form("a b");
+    join("c");
+    want(2);
+    settle();
+    exits("a", 0, 137);
+    enter("b");
+    renew("b");
+    silence("b");
+    pass(f.config.takeover_ms - 1);
+    assert_false(member("c"));
+    pass(1);
+    assert_true(member("c"));
+}
+
+static void after_a_restart_they_are_waited_for_since_the_start(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms / 2);
+    restart();
+    hello("d");
+    hello("e");
+    pass(f.config.takeover_ms - 1);
+    expect_generation("fresh", "a b c");
+    pass(1);
+    expect_generation("fresh", "d e");
+}
+
+static void a_clock_that_jumped_begins_the_wait_anew(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms / 2);
+    jump(60000); /* The orchestrator was stopped: what it was not told, it can't know. */
+    pass(f.config.takeover_ms - 1);
+    expect_generation("fresh", "a b c");
+    pass(1);
+    expect_generation("fresh", "d e");
+}
+
+static void the_word_of_an_agent_is_not_that_of_its_lost_workers(void **state)
+{
+    form("a");
+    want(1);
+    join("b");
+    pass(WINDOW_MS);
+    report("a", 0, PHASE_LOST, 1, 1);
+    pass(f.config.takeover_ms - 1); /* Its agent renews all the while. */
+    expect_generation("fresh", "a");
+    pass(1);
+    expect_generation("fresh", "b");
+}
+
+static void one_that_comes_back_before_a_takeover_is_active_stops_it(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms);
+    expect_generation("fresh", "d e");
+    enter("d");
+    at("b")->silent = false;
+    renew("b");
+    expect_generation("failure", "b");
+    settle();
+    expect_active("boundary", "b d#2 e+");
+}
+
+static void one_that_comes_back_in_time_carries_on(void **state)
+{
+    lose_all();
+    pass(f.config.takeover_ms - 1000);
+    at("b")->silent = false;
+    renew("b");
+    expect_generation("failure", "b");
+    pass(60000);
+    settle();
+    expect_active("boundary", "b d e+");
+    assert_int_equal(said("note takeover"), 0);
+}
+
+static void people_may_ask_for_a_takeover_only_when_nobody_survives(void **state)
+{
+    lose_all();
+    at("b")->silent = false;
+    pass(LEASE_MS);
+    expect_generation("failure", "b");
+    assert_int_equal(admin(ADMIN_TAKEOVER, ""), MU_EBUSY);
+    enter("b");
+    at("d")->spare = at("e")->spare = true;
+    silence("b");
+    pass(LEASE_MS);
+    expect_active("failure", "b");
+    assert_int_equal(admin(ADMIN_TAKEOVER, ""), MU_OK);
+    expect_generation("fresh", "d e");
+}
+
+static void a_wish_for_a_takeover_is_void_once_somebody_came_back(void **state)
+{
+    form("a");
+    want(1);
+    silence("a");
+    pass(LEASE_MS);
+    assert_int_equal(admin(ADMIN_TAKEOVER, ""), MU_OK); /* Nobody is there to take over. */
+    renew("a");
+    join("c");
+    pass(LEASE_MS * 2);
+    expect_active("fresh", "a"); /* Out of touch, and training on. */
+}
+
+static void a_zombie_of_a_lineage_that_was_taken_over_is_a_newcomer(void **state)
+{
+    lose_all();
+    pass(LEASE_MS);
+    admin(ADMIN_TAKEOVER, "");
+    settle();
+    expect_active("fresh", "d e");
+    at("a")->silent = false;
+    hello("a"); /* with the number and the state it had */
+    assert_int_equal(at("a")->refused, 0);
+    expect_active("fresh", "d e"); /* What it holds counts no more: … */
+    settle();
+    expect_active("boundary", "d e a#2+"); /* … it starts a new life. */
+}
+
+static void takeover_must_be_later_than_orphans_pause(void **state)
+{
+    struct cluster_config k = f.config;
+    struct cluster *c = NULL;
+
+    k.takeover_ms = k.orphan_ms + k.lease_ms;
+    assert_int_equal(cluster_init(&k, &c), MU_EINVAL);
+    k.takeover_ms++;
+    assert_int_equal(cluster_init(&k, &c), MU_OK);
+    cluster_close(c);
+}
+
+/* ---- the end of a run ---- */
+
+static void finish(const char *name, uint64_t step)
+{
+    at(name)->reports[0].step = step;
+    report(name, 0, PHASE_FINISHED, at(name)->reports[0].entered, at(name)->held);
+}
+
+static void the_first_to_finish_is_journaled_and_all_may_leave_when_all_have(void **state)
+{
+    form("a b");
+    finish("a", 100);
+    assert_int_equal(said("record finished 100"), 1);
+    assert_true(job().finished);
+    assert_false(job().ended);
+    assert_int_equal(said_like("a: ended"), 0);
+    finish("b", 100);
+    assert_int_equal(said("record ended 100"), 1);
+    assert_int_equal(said("a: ended 100"), 1);
+    assert_int_equal(said("b: ended 100"), 1);
+    assert_true(job().ended);
+    assert_int_equal(said_like("record finished"), 1);
+}
+
+static void a_finished_job_takes_nobody_in(void **state)
+{
+    form("a b");
+    finish("a", 100);
+    join("c");
+    expect_active("fresh", "a b");
+    finish("b", 100);
+    assert_int_equal(said("c: ended 100"), 1);
+}
+
+static void one_that_dies_before_it_has_finished_holds_up_nobody(void **state)
+{
+    form("a b");
+    finish("a", 100);
+    exits("b", 0, 137);
+    assert_true(job().ended);
+    assert_int_equal(said("a: ended 100"), 1);
+}
+
+static void in_restart_mode_those_who_exit_after_the_end_restart_nobody(void **state)
+{
+    f.mode = MODE_RESTART;
+    form("a b");
+    finish("a", 10);
+    exits("a", 0, 0);
+    pass(WINDOW_MS);
+    assert_int_equal(job().generation, 1);
+}
+
+static void in_restart_mode_helpers_hold_up_no_end(void **state)
+{
+    f.mode = MODE_RESTART;
+    shape(1, 1);
+    at("p")->role = ROLE_PS;
+    join("p a");
+    settle();
+    expect_active("fresh", "p a");
+    finish("a", 0);
+    assert_true(job().ended);
+    assert_true(at("p")->ended);
+}
+
+static void later_joiners_are_told_that_it_is_done(void **state)
+{
+    form("a b");
+    finish("a", 7);
+    finish("b", 7);
+    hello("c");
+    assert_true(at("c")->ended);
+    assert_int_equal(at("c")->ended_step, 7);
+    assert_int_equal(said("record node c"), 0);
+    closed("a");
+    hello("a"); /* who missed it, too */
+    assert_int_equal(said("a: ended 7"), 2);
+    restart_from_snapshot();
+    at("c")->ended = false;
+    hello("c");
+    assert_true(at("c")->ended);
+    assert_int_equal(job().run, 1);
+}
+
+static void a_new_run_begins_once_all_have_left_and_numbers_go_on(void **state)
+{
+    uint64_t generation;
+
+    form("a b");
+    exits("b", 0, 5);
+    next_life("b", 0);
+    warm("b");
+    settle();
+    saved("a", 3);
+    generation = job().generation;
+    finish("a", 7);
+    finish("b", 7);
+    bye("a");
+    hello("c");
+    assert_true(at("c")->ended); /* b is still here. */
+    bye("b");
+    at("c")->ended = false;
+    shape(1, 2); /* another shape than that of the run before */
+    at("c")->min = 1;
+    at("c")->max = 2;
+    hello("c");
+    assert_false(at("c")->ended);
+    assert_int_equal(said("c: welcome 3 run 2"), 1);
+    rejoin("b");
+    at("b")->refused = 0;
+    assert_int_equal(job().run, 2);
+    assert_int_equal(job().step, 0);
+    assert_int_equal(job().checkpoint, 0);
+    assert_false(job().finished);
+    warm("c");
+    pass(WINDOW_MS);
+    assert_true(job().generation > generation);
+    expect_generation("fresh", "c");
+    assert_int_equal(said("record spent b 1"), 1);
+}
+
+static void numbers_go_on_after_a_snapshot_of_an_ended_run(void **state)
+{
+    uint64_t generation;
+    uint32_t number;
+
+    shape(1, 1);
+    form("a");
+    generation = job().generation;
+    number = at("a")->node;
+    finish("a", 7);
+    bye("a");
+    restart_from_snapshot();
+    rejoin("a");
+    assert_true(at("a")->node > number);
+    warm("a");
+    assert_true(job().generation > generation);
+    assert_int_equal(job().run, 2);
+}
+
+static void people_may_end_a_job(void **state)
+{
+    form("a b");
+    at("a")->reports[0].step = 12;
+    resend("a");
+    assert_int_equal(admin(ADMIN_SHUTDOWN, ""), MU_OK);
+    assert_true(job().ended);
+    assert_int_equal(said("a: ended 12"), 1);
+    assert_int_equal(said("b: ended 12"), 1);
+    assert_int_equal(admin(ADMIN_SHUTDOWN, ""), MU_EDONE);
+    assert_int_equal(admin(ADMIN_N, ""), MU_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(when_all_are_proved_dead_a_takeover_starts_at_once_from_step_0),
+        CASE(a_node_that_said_bye_is_proved_dead),
+        CASE(a_takeover_starts_from_the_newest_checkpoint),
+        CASE(those_who_hold_no_state_can_not_name_a_checkpoint),
+        CASE(those_not_proved_dead_are_waited_for_since_their_last_word),
+        CASE(one_unproved_is_enough_to_wait),
+        CASE(after_a_restart_they_are_waited_for_since_the_start),
+        CASE(a_clock_that_jumped_begins_the_wait_anew),
+        CASE(the_word_of_an_agent_is_not_that_of_its_lost_workers),
+        CASE(one_that_comes_back_before_a_takeover_is_active_stops_it),
+        CASE(one_that_comes_back_in_time_carries_on),
+        CASE(people_may_ask_for_a_takeover_only_when_nobody_survives),
+        CASE(a_wish_for_a_takeover_is_void_once_somebody_came_back),
+        CASE(a_zombie_of_a_lineage_that_was_taken_over_is_a_newcomer),
+        CASE(takeover_must_be_later_than_orphans_pause),
+        CASE(the_first_to_finish_is_journaled_and_all_may_leave_when_all_have),
+        CASE(a_finished_job_takes_nobody_in),
+        CASE(one_that_dies_before_it_has_finished_holds_up_nobody),
+        CASE(in_restart_mode_those_who_exit_after_the_end_restart_nobody),
+        CASE(in_restart_mode_helpers_hold_up_no_end),
+        CASE(later_joiners_are_told_that_it_is_done),
+        CASE(a_new_run_begins_once_all_have_left_and_numbers_go_on),
+        CASE(numbers_go_on_after_a_snapshot_of_an_ended_run),
+        CASE(people_may_end_a_job),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
