@@ -80,7 +80,10 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->step = r->step;
     w->reached = r->reached;
     memcpy(w->addr, r->addr, sizeof(w->addr));
-    w->port_used &= w->port == r->port;
+    if (w->port_used && w->port != r->port) {
+        w->port_used = false;
+        job_touch(c, j); /* A generation may have waited for this alone. */
+    }
     w->port = r->port;
     job_stepped(c, j, r->step);
     if (w->active_inc == w->incarnation && w->entered >= j->active) {

@@ -315,6 +315,20 @@ static void a_node_that_may_be_lost_is_judged_before_anyone_is_restarted(void **
     expect_generation("fresh", "a b#2");
 }
 
+static void restart_mode_goes_on_as_soon_as_the_awaited_port_is_known(void **state)
+{
+    f.mode = MODE_RESTART;
+    at("a")->reports[0].port = 29500;
+    form("a b c");
+    exits("b", 0, 137);
+    next_life("b", 0);
+    warm("b");
+    expect_active("fresh", "a b c"); /* The scripts of this one may still use its port. */
+    at("a")->reports[0].port = 29501;
+    resend("a");
+    expect_generation("fresh", "a b#2 c");
+}
+
 static void restart_mode_grows_when_the_join_window_is_over(void **state)
 {
     f.mode = MODE_RESTART;
@@ -422,6 +436,7 @@ int main(void)
         CASE(restart_mode_has_a_fresh_generation_for_every_change),
         CASE(a_script_that_is_ready_again_at_once_costs_one_restart),
         CASE(a_node_that_may_be_lost_is_judged_before_anyone_is_restarted),
+        CASE(restart_mode_goes_on_as_soon_as_the_awaited_port_is_known),
         CASE(restart_mode_grows_when_the_join_window_is_over),
         CASE(a_loss_in_the_join_window_does_not_wait_for_its_end),
         CASE(restart_mode_grows_at_once_when_max_is_reached),
