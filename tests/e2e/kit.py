@@ -45,6 +45,10 @@ LOG_LINES = 12  # of each process, with a failure; the rest is in a file
 SERVE = ('--lease', '10', '--join-window', '0.2')
 LEASE_S = 2
 LAPSING = ('--lease', str(LEASE_S), '--join-window', '0.2')  # for cases in which one does
+# For cases in which scripts end badly and no agent is killed: by default all wait only 0.1 s for the next life of
+# such a script, and for the word of another node that explains why it ended. A busy machine may need longer.
+PATIENT = (*SERVE, '--reconnect', '10')
+LEFT_S = 10  # So long after agents were killed, nothing of theirs may be left.
 MARKER = 'E2E_MARKER'
 SANITIZER = re.compile(r'(Address|Leak|UndefinedBehavior)Sanitizer:|: runtime error: ')
 KEPT = ('PATH', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'MUSTER_LOG')
@@ -147,14 +151,15 @@ def lives(pid):
 
 def in_groups(groups):
     """Living processes whose group or session is one of these."""
-    return [pid for pid in _pids() if lives(pid) and set((stat_of(pid) or ())[2:4]) & set(groups)]
+    found = {pid: stat_of(pid) for pid in _pids()}
+    return [pid for pid, stat in found.items()
+            if stat is not None and stat[0] not in 'ZX' and set(stat[2:4]) & set(groups)]
 
 
 def with_variable(name, value):
     """Living processes that were started with this in their environment."""
-    want = f'{name}={value}'.encode()
-    return [pid for pid in _pids()
-            if want in _read(f'/proc/{pid}/environ').split(b'\0') and lives(pid)]
+    want = f'\0{name}={value}\0'.encode()
+    return [pid for pid in _pids() if want in b'\0' + _read(f'/proc/{pid}/environ') and lives(pid)]
 
 
 def tell(pid):
@@ -178,6 +183,7 @@ class World:
         self.dir = tempfile.mkdtemp(prefix='mu-')
         self.marker = secrets.token_hex(8)
         self.started = []
+        self.known = []  # of the processes that may still be there when it ends
         self.last = []  # What to call when nothing runs any more, before the folder goes.
         for name in ('state', 'run', 'tmp'):
             os.mkdir(os.path.join(self.dir, name), 0o700)
@@ -208,13 +214,19 @@ class World:
         for one in self.started:
             one.kill9()
         try:
-            wait_until(lambda: not self.pids(), 'nothing was left', 10)
+            wait_until(self.is_empty, 'nothing was left', LEFT_S)
         except AssertionError:
             left = [tell(pid) for pid in self.pids()]
-        self.kill_all()
+            self.kill_all()
         for action in self.last:
             action()
         return left
+
+    def is_empty(self):
+        """Whether nothing lives here. All of /proc is read again only when all that was found there is gone: that
+        costs much, and others need the machine."""
+        self.known = [pid for pid in self.known if lives(pid)] or self.pids()
+        return not self.known
 
     def pids(self):
         """Whatever lives of all that was started here, at any remove."""
@@ -247,7 +259,7 @@ class World:
 
     def env(self, **more):
         env = {name: os.environ[name] for name in KEPT if name in os.environ}
-        return {**env, 'HOME': self.dir, 'TMPDIR': os.path.join(self.dir, 'tmp'),
+        return {'PYTHON_EXEC': sys.executable, **env, 'HOME': self.dir, 'TMPDIR': os.path.join(self.dir, 'tmp'),
                 'XDG_STATE_HOME': os.path.join(self.dir, 'state'),
                 'XDG_RUNTIME_DIR': os.path.join(self.dir, 'run'), MARKER: self.marker, **more}
 

@@ -20,7 +20,7 @@ import kit
 
 def test_inner():
     with kit.World() as world:
-        job = world.orchestrator('--join-window', '0.1').job()
+        job = world.orchestrator(*kit.SERVE).job()
         job.node('a', script='stubborn.py')
         job.settled('a')
         with open({note!r}, 'w') as file:
@@ -57,7 +57,8 @@ def check_nothing_left(marker, folder):
 
 def test_nothing_is_left_of_a_case_that_goes_well():
     code, out, err, *rest = run_inner('pass')
-    assert (code, out) == (0, '1..1\nok 1 - inner\n'), (out, err)
+    said, took = out.split('# ')
+    assert (code, said) == (0, '1..1\nok 1 - inner\n') and took.startswith('inner took '), (out, err)
     check_nothing_left(*rest)
 
 
@@ -69,7 +70,7 @@ def test_nothing_is_left_of_a_case_that_fails_and_the_logs_are_shown():
 
 
 def test_a_process_that_is_left_behind_is_a_failure_and_is_killed():
-    strange = 'import subprocess; subprocess.Popen(["sleep", "99"], env=world.env())'
+    strange = 'import subprocess; subprocess.Popen(["sleep", "99"], env=world.env()); kit.LEFT_S = 1'
     code, out, err, *rest = run_inner(strange)
     assert code == 1 and 'not ok 1 - inner' in out and 'left behind: ' in err, (out, err)
     check_nothing_left(*rest)
@@ -80,6 +81,38 @@ def test_nothing_is_left_of_a_test_that_is_told_to_end():
         code, _, err, *rest = run_inner('time.sleep(99)', number)
         assert code == 128 + number, err
         check_nothing_left(*rest)
+
+
+# Two cases at a time, of which the first ends only when the test has heard of the second.
+ORDER = '''
+import os, sys
+sys.path.insert(0, {here!r})
+import kit
+
+def test_first():
+    kit.wait_until(lambda: os.path.exists({gate!r}), 'the test had heard of the second')
+
+def test_second():
+    assert False, 'as it should'
+
+kit.run(__name__, jobs=2)
+'''
+
+
+def test_a_failure_is_told_when_it_happens_whatever_still_runs():
+    with tempfile.TemporaryDirectory(prefix='mu-') as folder:
+        gate, script = os.path.join(folder, 'gate'), os.path.join(folder, 'order.py')
+        with open(script, 'w', encoding='utf-8') as file:
+            file.write(ORDER.format(here=os.path.dirname(os.path.abspath(__file__)), gate=gate))
+        with subprocess.Popen([sys.executable, script, kit.MUSTER], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True) as inner:
+            said = [inner.stdout.readline() for _ in range(2)]
+            with open(gate, 'w', encoding='ascii'):
+                pass
+            said += inner.communicate(timeout=kit.LONG_S)[0].splitlines(keepends=True)
+    told = [line for line in said if not line.startswith('#')]
+    assert told == ['1..2\n', 'not ok 1 - second\n', 'ok 2 - first\n'], said
+    assert inner.returncode == 1
 
 
 if __name__ == '__main__':
