@@ -1,5 +1,6 @@
 """Workers that do what a test tells them: the test's side of programs/puppet.c."""
 import os
+import select
 import socket
 import threading
 
@@ -14,6 +15,7 @@ class Puppet:
     """One process."""
 
     def __init__(self, connection):
+        self.connection = connection
         self.file = connection.makefile('rw', encoding='utf-8')
         connection.settimeout(kit.LONG_S)
         self.node, slot, pid, self.rank, self.generation = self.file.readline().split()
@@ -28,6 +30,10 @@ class Puppet:
     def answer(self):
         """What it says to the oldest order that it has not answered; '' if it has ended."""
         return self.file.readline().rstrip('\n')
+
+    def is_silent(self):
+        """Whether it has answered nothing yet, if all of its answers so far have been read."""
+        return select.select([self.connection], [], [], 0)[0] == []
 
     def ask(self, order):
         self.tell(order)
@@ -55,6 +61,17 @@ class Puppet:
         names = ('generation', 'rank', 'size', 'local_rank', 'local_size', 'ended', 'failed')
         return {**dict(zip(names, map(int, words))), 'job': words[7], 'node': words[8],
                 'addresses': words[9:]}
+
+
+def together(found):
+    """These workers by rank, once they and nobody else are in one generation."""
+    def look():
+        worlds = [one.world() for one in found]
+        one_generation = {(w['generation'], w['size']) for w in worlds} == {(worlds[0]['generation'], len(found))}
+        return {w['rank']: one for w, one in zip(worlds, found)} if one_generation else None
+
+    by_rank = kit.wait_until(look, f'all of {[one.node for one in found]} were in one generation')
+    return [by_rank[rank] for rank in range(len(found))]
 
 
 class Puppets:
@@ -99,9 +116,7 @@ class Puppets:
             one.join()
         for one in found:
             one.do(f'wait {generation} {kit.LONG_S * 1000}')
-        kit.wait_until(lambda: {one.world()['size'] for one in found} == {len(nodes)},
-                       f'all of {nodes} were in one generation')
-        return sorted(found, key=lambda one: one.world()['rank'])
+        return together(found)
 
 
 class Stage:

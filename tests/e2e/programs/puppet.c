@@ -3,6 +3,7 @@
  * text.
  *
  *     join | leave | world | exit CODE
+ *     stay                     SIGTERM does not end it any more: it has time to answer
  *     wait GENERATION MS
  *     sync TAG MS VALUE        answered with "ok GENERATION ADDRESS=VALUE …", by rank
  *     barrier TAG MS
@@ -15,6 +16,7 @@
  *     watch KEY AFTER MS       the same; "KEY@VERSION!" for one that was removed */
 #include <muster.h>
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,6 +228,8 @@ static void obey(FILE *test)
         answer(test, mu_leave(run));
     } else if (strcmp(verb, "world") == 0) {
         do_world(test);
+    } else if (strcmp(verb, "stay") == 0) {
+        answer(test, signal(SIGTERM, SIG_IGN) == SIG_ERR ? MU_EINVAL : MU_OK);
     } else {
         fprintf(test, "error 0 no such order\n");
     }
