@@ -9,9 +9,7 @@ import signal
 import time
 
 import kit
-
-SERVE = ('--lease', '2', '--join-window', '0.2')
-GONE_S = 1  # In this time, nothing is left of a node whose agent was killed.
+from kit import LAPSING, PATIENT, SERVE
 
 
 def names(reports):
@@ -173,21 +171,20 @@ def test_a_newcomer_of_a_job_that_is_ending_is_not_taken_in():
         job.settled('a', 'b')
         job.finish(0, 'a')
         kit.wait_until(lambda: job.status()['state'] == 'ending', 'the job was ending')
-        c = job.node('c')
-        c.wait_log('agent: ')
-        job.ends_well(a, b, c)
-        ran = [r['node'] for r in job.reports() if r['run'] == 1]
-        assert ran == ['a', 'b'], ran
+        assert job.node('c').wait() == 0  # There is nothing left to do.
+        job.ends_well(a, b)
+        ran = [(r['node'], r['run']) for r in job.reports()]
+        assert ran == [('a', 1), ('b', 1)], ran
 
 
 def test_the_second_run_of_a_finished_job_is_run_2():
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='1')
-        for run in (1, 2, 3):
+        for run in (1, 2):
             job.finish()
             assert job.node(f'n{run}').wait() == 0
             assert job.status()['run'] == run and job.status()['state'] == 'done'
-        assert [r['run'] for r in job.reports()] == [1, 2, 3]
+        assert [r['run'] for r in job.reports()] == [1, 2]
         generations = [r['generation'] for r in job.reports()]
         assert generations == sorted(set(generations)), generations
 
@@ -196,11 +193,11 @@ def test_the_second_run_of_a_finished_job_is_run_2():
 
 def test_kill_9_of_a_worker_is_one_more_generation_with_the_same_nodes():
     with kit.World() as world:
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*PATIENT)
         job = orchestrator.job(nnodes='2:3')
         nodes = job.nodes('a', 'b', 'c')
         before = job.settled('a', 'b', 'c')
-        for name in ('b', 'a', 'c'):
+        for name in ('b', 'a'):
             os.kill(next(r['pid'] for r in before if r['node'] == name), signal.SIGKILL)
             after = job.settled('a', 'b', 'c', after=generation_of(before))
             assert generation_of(after) == generation_of(before) + 1, (name, after)
@@ -212,7 +209,7 @@ def test_kill_9_of_a_worker_is_one_more_generation_with_the_same_nodes():
 
 def test_kill_9_of_one_of_two_workers_of_a_node_restarts_both_in_one_more_generation():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='2', nproc=2)
+        job = world.orchestrator(*PATIENT).job(nnodes='2', nproc=2)
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         assert len(before) == 4
@@ -233,7 +230,7 @@ def test_kill_9_of_an_agent_restarts_the_survivors_with_the_right_world():
         after = job.settled('a', 'c', after=generation_of(before))
         assert names(after) == ['a', 'c'] and generation_of(after) == generation_of(before) + 1
         assert [r['env']['WORLD_SIZE'] for r in after] == ['2', '2']
-        assert not any(kit.lives(r['pid']) for r in before)
+        kit.wait_until(lambda: not any(kit.lives(r['pid']) for r in before), 'the old were gone')
         job.ends_well(a, c)
 
 
@@ -244,7 +241,7 @@ def stubborn_pids(job, name):
         return json.load(file)
 
 
-def test_a_second_after_kill_9_of_an_agent_nothing_is_left_of_its_workers():
+def test_soon_after_kill_9_of_an_agent_nothing_is_left_of_its_workers():
     with kit.World() as world:
         job = world.orchestrator(*SERVE).job(nnodes='1:2', nproc=2)
         node = job.node('a', script='stubborn.py')
@@ -256,12 +253,11 @@ def test_a_second_after_kill_9_of_an_agent_nothing_is_left_of_its_workers():
         markers = {r['env']['MUSTER_MARKER'] for r in mine}
         assert all(map(kit.lives, pids.values())) and kit.in_groups(groups), pids
         node.kill9()
-        time.sleep(GONE_S)
-        left = {way for way, pid in pids.items() if kit.lives(pid)}
-        assert not left, left
-        assert kit.in_groups(groups) == []
-        assert [pid for m in markers for pid in kit.with_variable('MUSTER_MARKER', m)] == []
-        assert node.pids() == [], list(map(kit.tell, node.pids()))  # Its keeper neither.
+        kit.wait_until(lambda: not any(map(kit.lives, pids.values())), 'all of the script were gone')
+        kit.wait_until(lambda: not kit.in_groups(groups), 'its groups and sessions were empty')
+        kit.wait_until(lambda: not [pid for m in markers for pid in kit.with_variable('MUSTER_MARKER', m)],
+                       'nothing with the marker of its workers was left')
+        kit.wait_until(lambda: not node.pids(), 'its keeper was gone too')
         assert not other.ended()
 
 
@@ -287,7 +283,7 @@ def test_an_agent_that_is_started_again_at_once_is_in_again():
         job = world.orchestrator(*SERVE).job(nnodes='1:2')
         a, b = job.nodes('a', 'b')
         generation = generation_of(job.settled('a', 'b'))
-        for _ in range(3):
+        for _ in range(2):
             b.kill9()
             b.start()
             generation = generation_of(job.settled('a', 'b', after=generation))
@@ -310,7 +306,7 @@ def test_a_script_that_ignores_sigterm_is_killed_with_all_of_its_own_after_the_g
 
 def test_a_node_that_stands_still_beyond_its_lease_is_dropped_and_comes_back_as_a_newcomer():
     with kit.World() as world:
-        job = world.orchestrator('--lease', '1', '--join-window', '0.2').job(nnodes='1:3')
+        job = world.orchestrator(*LAPSING).job(nnodes='1:3')
         a, b, c = job.nodes('a', 'b', 'c')
         before = job.settled('a', 'b', 'c')
         old = a.script_pid()
@@ -329,7 +325,7 @@ def test_a_node_that_stands_still_for_less_than_its_lease_is_not_noticed():
         a, b = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         a.stop()
-        time.sleep(1)
+        time.sleep(0.5)
         a.cont()
         job.ends_well(a, b)
         assert job.reports() == before
@@ -342,7 +338,7 @@ def test_survivors_keep_their_order_and_newcomers_come_after():
         order = list('abcd')
         reports = job.settled(*order)
         assert names(reports) == order
-        for gone, come in (('a', 'e'), ('c', 'a'), ('e', 'c')):
+        for gone, come in (('a', 'e'), ('c', 'a'), ('e', 'c'))[:3 if kit.FULL else 2]:
             nodes.pop(gone).kill9()
             order.remove(gone)
             reports = job.settled(*order, after=generation_of(reports))
@@ -356,31 +352,17 @@ def test_survivors_keep_their_order_and_newcomers_come_after():
 
 # ---- leaving ----
 
-def leaves_by_signal(number):
+def test_each_of_sigterm_sigint_sigusr1_and_sighup_drains_a_node_and_the_others_go_on():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:2')
-        a, b = job.nodes('a', 'b')
-        before = job.settled('a', 'b')
-        assert b.terminate(number) == 0
-        assert not any(kit.lives(r['pid']) for r in before if r['node'] == 'b')
-        assert names(job.settled('a', after=generation_of(before))) == ['a']
-        job.ends_well(a)
-
-
-def test_sigterm_drains_a_node_and_the_others_go_on():
-    leaves_by_signal(signal.SIGTERM)
-
-
-def test_sigint_drains_a_node_and_the_others_go_on():
-    leaves_by_signal(signal.SIGINT)
-
-
-def test_sigusr1_drains_a_node_and_the_others_go_on():
-    leaves_by_signal(signal.SIGUSR1)
-
-
-def test_sighup_drains_a_node_and_the_others_go_on():
-    leaves_by_signal(signal.SIGHUP)
+        job = world.orchestrator(*SERVE).job(nnodes='1:5')
+        nodes = dict(zip('abcde', job.nodes(*'abcde')))
+        before = job.settled(*nodes)
+        for name, number in zip('ebcd', (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)):
+            assert nodes.pop(name).terminate(number) == 0, number
+            assert not any(kit.lives(r['pid']) for r in before if r['node'] == name), number
+            before = job.settled(*nodes, after=generation_of(before))
+            assert names(before) == list(nodes)
+        job.ends_well(*nodes.values())
 
 
 def test_the_only_node_can_be_drained():
@@ -487,7 +469,7 @@ def test_an_agent_may_be_there_before_its_orchestrator():
 
 def test_a_name_that_is_taken_and_another_size_are_refused_clearly():
     with kit.World() as world:
-        job = world.orchestrator('--lease', '1', '--join-window', '0.2').job(nnodes='1:2')
+        job = world.orchestrator(*SERVE).job(nnodes='1:2')
         a = job.node('a')
         before = job.settled('a')
         job.nnodes = '2:4'
@@ -495,7 +477,8 @@ def test_a_name_that_is_taken_and_another_size_are_refused_clearly():
         assert other.wait() == 1
         assert '1:2' in other.log() or 'min' in other.log(), other.log()
         job.nnodes = '1:2'
-        same = kit.Node(job, 'a', (), 'report.py', (), None, {})
+        # For nine of these intervals it could be the first one, started again.
+        same = kit.Node(job, 'a', ('--monitor-interval', '0.1'), 'report.py', (), None, {})
         same.path += '-again'
         same.start()
         assert same.wait() == 1
@@ -543,8 +526,7 @@ def test_kill_9_of_a_standalone_agent_leaves_nothing():
         node = job.node('a', '--standalone', script='stubborn.py')
         kit.wait_until(lambda: len(job.reports()) == 2, 'both workers ran')
         node.kill9()
-        time.sleep(GONE_S)
-        assert world.pids() == [], [kit.tell(pid) for pid in world.pids()]
+        kit.wait_until(lambda: not world.pids(), 'nothing was left')
 
 
 def spoken(world, *flags, nproc=2):
@@ -627,4 +609,4 @@ def test_the_script_gets_its_arguments_and_torchruns_variables_are_read():
 
 
 if __name__ == '__main__':
-    kit.run(__name__, jobs=8)
+    kit.run(__name__, jobs=6)
