@@ -9,16 +9,14 @@ preloaded; a failing one is libfiu.
 """
 import os
 import subprocess
-import sys
 import time
 
 import kit
 import mounts
 import tap
+from kit import LAPSING, LEASE_S, SERVE
 from mounts import fill, make_room
 
-LEASE_S = 1
-SERVE = ('--lease', str(LEASE_S), '--join-window', '0.1')
 SLOWSYNC = os.path.join(os.environ.get('E2E_PROGRAMS', ''), 'libslowsync.so')
 FIU = ('/usr/lib/fiu/fiu_run_preload.so', '/usr/lib/fiu/fiu_posix_preload.so')
 
@@ -46,12 +44,10 @@ def is_refused(node):
     assert 'journal' in node.log() and not node.ended(), node.log()
 
 
-def lives_on(job, reports, leases_n=4):
+def lives_on(job, reports, leases_n=3 if kit.FULL else 1.3):
     """Through so many leases, the scripts run on, and nobody is evicted."""
-    until = time.monotonic() + leases_n * LEASE_S
-    while time.monotonic() < until:
-        assert all(kit.lives(r['pid']) for r in reports)
-        time.sleep(0.1)
+    time.sleep(leases_n * LEASE_S)
+    assert all(kit.lives(r['pid']) for r in reports)
     assert job.status()['generation'] == generation_of(reports), job.status()
     assert job.reports()[-len(reports):] == reports
 
@@ -61,7 +57,7 @@ def lives_on(job, reports, leases_n=4):
 def test_a_full_disk_refuses_what_is_new_and_recovers_when_there_is_room():
     with kit.World() as world:
         disk = small_disk(world)
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*LAPSING)
         job = orchestrator.job(nnodes='1:4')
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
@@ -91,7 +87,7 @@ def test_a_full_disk_refuses_what_is_new_and_recovers_when_there_is_room():
 def test_what_a_full_disk_had_acknowledged_is_there_after_kill_9():
     with kit.World() as world:
         disk = small_disk(world)
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*LAPSING)
         job = orchestrator.job(nnodes='1:4')
         a, b, c = job.nodes('a', 'b', 'c')
         before = job.settled('a', 'b', 'c')
@@ -106,7 +102,6 @@ def test_what_a_full_disk_had_acknowledged_is_there_after_kill_9():
         make_room(disk)
         orchestrator.start()
         assert known(job) == was
-        lives_on(job, before)
         orchestrator.say('drain', 'b')
         orchestrator.restart()
         assert b.wait() == 0
@@ -126,7 +121,7 @@ def test_a_loss_while_the_disk_is_full_is_made_good_when_there_is_room():
         orchestrator.wait_log('Leases go on')
         d = job.node('d')
         is_refused(d)
-        time.sleep(2 * LEASE_S)
+        time.sleep(0.5)  # It tries ten times a second.
         assert job.reports()[-3:] == before and job.status()['generation'] == generation_of(before)
         assert all(kit.lives(r['pid']) for r in before if r['node'] != 'b')
         make_room(disk)
@@ -161,20 +156,21 @@ def slow_disk(world):
 
     assert os.path.exists(SLOWSYNC), SLOWSYNC
     set_ms(0)
-    return world.orchestrator(*SERVE, LD_PRELOAD=SLOWSYNC, SLOWSYNC_FILE=path), set_ms
+    return world.orchestrator(*LAPSING, LD_PRELOAD=SLOWSYNC, SLOWSYNC_FILE=path), set_ms
 
 
-def test_with_syncs_of_half_a_lease_changes_come_late_but_right():
+def test_with_slow_syncs_changes_come_late_but_right():
     with kit.World() as world:
         orchestrator, set_ms = slow_disk(world)
         job = orchestrator.job(nnodes='1:4')
         a, b = job.nodes('a', 'b')
         before = job.settled('a', 'b')
-        set_ms(500 * LEASE_S)
+        sync_s = 0.5 * LEASE_S if kit.FULL else 0.3
+        set_ms(int(1000 * sync_s))
         began = time.monotonic()
         c = job.node('c')
         grown = job.settled('a', 'b', 'c', after=generation_of(before))
-        assert time.monotonic() - began > LEASE_S  # The disk was slow indeed.
+        assert time.monotonic() - began > 2 * sync_s  # The disk was slow indeed.
         assert generation_of(grown) == generation_of(before) + 1
         b.kill9()
         shrunk = job.settled('a', 'c', after=generation_of(grown))
@@ -198,8 +194,11 @@ def test_with_syncs_of_more_than_a_lease_no_lease_lapses():
         job = orchestrator.job(nnodes='1:4')
         a, b = job.nodes('a', 'b')
         before = job.settled('a', 'b')
-        set_ms((3000 if kit.FULL else 1500) * LEASE_S)
+        set_ms((3000 if kit.FULL else 1200) * LEASE_S)
         c = job.node('c')
+        c.wait_log('in job ')  # That is known only when it is on the disk.
+        if not kit.FULL:
+            set_ms(0)
         after = job.settled('a', 'b', 'c', after=generation_of(before))
         assert generation_of(after) == generation_of(before) + 1
         assert orchestrator.events(job.name, 'lost') == [], orchestrator.log()
@@ -214,7 +213,8 @@ def failing_disk(world):
     if not all(map(os.path.exists, FIU)):
         tap.skip('libfiu is not installed (package fiu-utils)')
     fifo = os.path.join(world.dir, 'fiu')
-    one = world.orchestrator(*SERVE, LD_PRELOAD=' '.join(FIU), FIU_CTRL_FIFO=fifo)
+    # That a node has left is written again after a lease, if it could not be written at once.
+    one = world.orchestrator('--lease', '4', '--join-window', '0.2', LD_PRELOAD=' '.join(FIU), FIU_CTRL_FIFO=fifo)
 
     def set_share(*names, share):
         for name in names:
@@ -244,13 +244,13 @@ def fails_now_and_then(*names):
         assert [nodes[name].wait() for name in 'ab'] == [0, 0]
         kit.wait_until(lambda: job.waiting() == [], 'those who left were gone')
         was = known(job)
-        orchestrator.kill9()
-        orchestrator.start()
+        orchestrator.restart()
         assert known(job) == was
         if refused_n > 0:
             assert 'Leases go on' in orchestrator.log(), orchestrator.log()
         assert 'not an error' not in orchestrator.log(), orchestrator.log()
-        time.sleep(LEASE_S)
+        for name in 'cd':
+            nodes[name].wait_log('is back after')
         assert all(kit.lives(r['pid']) for r in after) and job.reports()[-len(after):] == after
         job.finish()
         assert [nodes[name].wait() for name in 'cd'] == [0, 0]
@@ -267,4 +267,4 @@ def test_syncs_that_fail_now_and_then_lose_nothing_that_was_acknowledged():
 
 if __name__ == '__main__':
     mounts.enter()
-    kit.run(__name__, jobs=8)
+    kit.run(__name__, jobs=6)
