@@ -8,10 +8,7 @@ import os
 import signal
 
 import kit
-import tap
-
-SERVE = ('--lease', '2', '--join-window', '0.2')
-ROUNDS = 30 if kit.FULL else 5
+from kit import PATIENT, SERVE
 
 
 def start(job, *names):
@@ -34,10 +31,10 @@ def settled(job, nodes, after=0):
 
 def test_kill_9_of_a_script_whose_peers_then_fail_is_survived_by_all():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='3')
+        job = world.orchestrator(*PATIENT).job(nnodes='3')
         nodes = start(job, 'a', 'b', 'c')
         reports = settled(job, nodes)
-        for n in range(ROUNDS):
+        for n in range(30 if kit.FULL else 3):
             os.kill(reports[n % 3]['pid'], (signal.SIGKILL, signal.SIGSEGV)[n % 2])
             reports = settled(job, nodes, generation_of(reports))
         job.finish()
@@ -46,11 +43,11 @@ def test_kill_9_of_a_script_whose_peers_then_fail_is_survived_by_all():
 
 def test_kill_9_of_one_of_several_scripts_of_a_node_is_survived_by_all():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='2', nproc=2)
+        job = world.orchestrator(*PATIENT).job(nnodes='2', nproc=2)
         nodes = start(job, 'a', 'b')
         reports = settled(job, nodes)
-        for n in range(ROUNDS):
-            os.kill(reports[n % 4]['pid'], signal.SIGKILL)
+        for n in range(30 if kit.FULL else 2):
+            os.kill(reports[3 * n % 4]['pid'], signal.SIGKILL)
             reports = settled(job, nodes, generation_of(reports))
         job.finish()
         assert [node.wait() for node in nodes.values()] == [0, 0]
@@ -61,7 +58,7 @@ def test_kill_9_of_an_agent_is_survived_by_the_others():
         job = world.orchestrator(*SERVE).job(nnodes='1:3')
         nodes = start(job, 'a', 'b', 'c')
         reports = settled(job, nodes)
-        for n in range(ROUNDS):
+        for n in range(30 if kit.FULL else 2):
             name = reports[n % 3]['node']
             nodes.pop(name).kill9()
             reports = settled(job, nodes, generation_of(reports))

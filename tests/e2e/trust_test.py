@@ -16,9 +16,8 @@ import time
 
 import kit
 import tap
+from kit import SERVE
 
-LEASE_S = 1
-SERVE = ('--lease', str(LEASE_S), '--join-window', '0.1')
 STRANGER = os.path.join(os.environ.get('E2E_PROGRAMS', ''), 'stranger')
 REASONS = ('refused', 'timed_out', 'shed', 'broken', 'unread')
 
@@ -52,9 +51,7 @@ def running_job(*flags):
         job = orchestrator.job(nnodes='1:2')
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
-        began = time.monotonic()
         yield orchestrator
-        time.sleep(max(0, began + 2 * LEASE_S - time.monotonic()))  # Leases would lapse by now.
         assert all(kit.lives(r['pid']) for r in before)
         status = job.status()
         assert status['generation'] == status['active'] == before[0]['generation'], status
@@ -77,6 +74,66 @@ def counted(orchestrator, **wanted):
         kit.wait_until(look, f'this was counted: {want}')
     except AssertionError as error:
         raise AssertionError(f'{error} ({last})') from None
+
+
+# ---- half a handshake, and too many: these take longest, so they come first ----
+
+def client_hello(world):
+    """What one of ours says first."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        with subprocess.Popen([kit.MUSTER, 'status', '--endpoint',
+                               f'127.0.0.1:{listener.getsockname()[1]}', '--token-file',
+                               other_token(world)], env=world.env(), stderr=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL) as asking:
+            with listener.accept()[0] as sock:
+                hello = sock.recv(4096)
+            asking.wait(kit.LONG_S)
+    assert len(hello) > 100 and hello[0] == 22, hello
+    return hello
+
+
+def test_half_a_handshake_is_refused_or_timed_out():
+    with running_job() as orchestrator:
+        hello = client_hello(orchestrator.world)
+        cuts = (1, 5, 6, len(hello) // 2, len(hello) - 1)
+        waiting = [connect(orchestrator) for _ in cuts]
+        for n, (cut, sock) in enumerate(zip(cuts, waiting), 1):
+            sock.sendall(hello[:cut])
+            with connect(orchestrator) as leaving:
+                leaving.sendall(hello[:cut])
+            kit.wait_until(lambda n=n: counts(orchestrator)['refused'] == n, 'it was refused')
+        counted(orchestrator, refused=len(cuts), timed_out=len(cuts))
+        for sock in waiting:
+            is_closed(sock)
+            sock.close()
+
+
+def resident_kib(pid):
+    with open(f'/proc/{pid}/status', encoding='ascii') as file:
+        return next(int(line.split()[1]) for line in file if line.startswith('VmRSS'))
+
+
+def test_a_thousand_idle_connections_cost_little_and_are_timed_out():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < 3000:
+        tap.skip(f'only {hard} files may be open')
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with running_job() as orchestrator:
+        before_kib = resident_kib(orchestrator.pid)
+        idle = [connect(orchestrator) for _ in range(1000)]
+        kit.wait_until(lambda: counts(orchestrator)['handshaking'] >= 1000, 'all were there')
+        assert resident_kib(orchestrator.pid) - before_kib < 64 << 10
+        done = run(orchestrator.world, orchestrator, '--job', 'second', '--token-file',
+                   orchestrator.token_file)
+        assert done.returncode == 0, done  # Friends are served meanwhile.
+        counted(orchestrator, timed_out=1000)
+        assert counts(orchestrator)['handshaking'] <= 1
+        kit.wait_until(lambda: talk_http(orchestrator) or 'more like this' in orchestrator.log(),
+                       'the log told how many there were')
+        lines = [line for line in orchestrator.log().splitlines() if ' net: ' in line]
+        assert 0 < len(lines) < 20, lines
+        for sock in idle:
+            sock.close()
 
 
 # ---- tokens ----
@@ -232,7 +289,7 @@ def is_closed(sock):
             pass
 
 
-def test_bytes_that_are_no_tls_are_refused():
+def test_bytes_that_are_no_tls_are_refused_and_http_is_told_in_the_log():
     words = (b'GET / HTTP/1.1\r\nHost: x\r\n\r\n', b'POST /jobs HTTP/1.1\r\n\r\n', b'\0' * 4096,
              b'SSH-2.0-OpenSSH_9.2p1\r\n', b'MSTR\x01\x01\x01\0' + bytes(40), secrets.token_bytes(512))
     with running_job() as orchestrator:
@@ -241,6 +298,8 @@ def test_bytes_that_are_no_tls_are_refused():
                 sock.sendall(bytes_)
                 is_closed(sock)
             counted(orchestrator, refused=n)
+            if n == 1:
+                orchestrator.wait_log('it speaks HTTP')
         orchestrator.wait_log('net: refused 127.0.0.1')
 
 
@@ -248,12 +307,6 @@ def talk_http(orchestrator):
     with connect(orchestrator) as sock:
         sock.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n')
         is_closed(sock)
-
-
-def test_http_is_told_in_the_log():
-    with running_job() as orchestrator:
-        talk_http(orchestrator)
-        orchestrator.wait_log('it speaks HTTP')
 
 
 def test_whoever_only_looks_whether_the_port_is_open_is_counted_and_not_worth_a_line():
@@ -286,66 +339,6 @@ def test_tls_without_the_key_and_older_tls_are_refused():
         orchestrator.wait_log('net: refused 127.0.0.1')
 
 
-def client_hello(world):
-    """What one of ours says first."""
-    with socket.create_server(('127.0.0.1', 0)) as listener:
-        with subprocess.Popen([kit.MUSTER, 'status', '--endpoint',
-                               f'127.0.0.1:{listener.getsockname()[1]}', '--token-file',
-                               other_token(world)], env=world.env(), stderr=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL) as asking:
-            with listener.accept()[0] as sock:
-                hello = sock.recv(4096)
-            asking.wait(kit.LONG_S)
-    assert len(hello) > 100 and hello[0] == 22, hello
-    return hello
-
-
-def test_half_a_handshake_is_refused_or_timed_out():
-    with running_job() as orchestrator:
-        hello = client_hello(orchestrator.world)
-        cuts = (1, 5, 6, len(hello) // 2, len(hello) - 1)
-        waiting = [connect(orchestrator) for _ in cuts]
-        for n, (cut, sock) in enumerate(zip(cuts, waiting), 1):
-            sock.sendall(hello[:cut])
-            with connect(orchestrator) as leaving:
-                leaving.sendall(hello[:cut])
-            kit.wait_until(lambda n=n: counts(orchestrator)['refused'] == n, 'it was refused')
-        counted(orchestrator, refused=len(cuts), timed_out=len(cuts))
-        for sock in waiting:
-            is_closed(sock)
-            sock.close()
-
-
-# ---- too many ----
-
-def resident_kib(pid):
-    with open(f'/proc/{pid}/status', encoding='ascii') as file:
-        return next(int(line.split()[1]) for line in file if line.startswith('VmRSS'))
-
-
-def test_a_thousand_idle_connections_cost_little_and_are_timed_out():
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if hard < 3000:
-        tap.skip(f'only {hard} files may be open')
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with running_job() as orchestrator:
-        before_kib = resident_kib(orchestrator.pid)
-        idle = [connect(orchestrator) for _ in range(1000)]
-        kit.wait_until(lambda: counts(orchestrator)['handshaking'] >= 1000, 'all were there')
-        assert resident_kib(orchestrator.pid) - before_kib < 64 << 10
-        done = run(orchestrator.world, orchestrator, '--job', 'second', '--token-file',
-                   orchestrator.token_file)
-        assert done.returncode == 0, done  # Friends are served meanwhile.
-        counted(orchestrator, timed_out=1000)
-        assert counts(orchestrator)['handshaking'] <= 1
-        kit.wait_until(lambda: talk_http(orchestrator) or 'more like this' in orchestrator.log(),
-                       'the log told how many there were')
-        lines = [line for line in orchestrator.log().splitlines() if ' net: ' in line]
-        assert 0 < len(lines) < 20, lines
-        for sock in idle:
-            sock.close()
-
-
 # ---- those who know the token, and talk nonsense ----
 
 def stranger(orchestrator, what):
@@ -373,9 +366,9 @@ def test_nonsense_after_the_handshake_closes_that_connection_alone():
     kinds = ('garbage', 'damaged', 'long', 'unknown')
     with running_job() as orchestrator:
         began = time.monotonic()
-        for n in range(1, 21):
+        for n in range(1, 9):
             says(orchestrator, kinds[n % len(kinds)])
-        counted(orchestrator, broken=20)
+        counted(orchestrator, broken=8)
         lines = [line for line in orchestrator.log().splitlines() if ' warn ' in line]
         assert 0 < len(lines) < time.monotonic() - began + 2, lines  # One a second at most.
 
@@ -407,4 +400,4 @@ def test_whoever_asks_and_never_reads_is_closed_in_the_end():
 
 
 if __name__ == '__main__':
-    kit.run(__name__, jobs=8)
+    kit.run(__name__, jobs=6)
