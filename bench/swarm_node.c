@@ -110,8 +110,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_BYE:
         say(n, WIRE_BYE, e->u.bye);
         break;
-    case AGENT_START:
-        n->moves = true; /* This start has used the port that was reported. */
+    case AGENT_START: /* It has used the port that was reported. */
+    case AGENT_ADDR:
+        n->moves = true;
         break;
     case AGENT_STOP:
     case AGENT_KILL:

@@ -68,6 +68,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_LIFE:
         node_slot_life(n, e->slot, e->worker);
         break;
+    case AGENT_ADDR:
+        node_addr_next(n, e->slot);
+        break;
     case AGENT_TELL_GENERATION:
         node_slot_generation(n, e->slot, e->u.generation);
         break;

@@ -305,6 +305,7 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
                              .kind = AGENT_TELL_GENERATION, .slot = i, .u.generation = &a->held});
         }
         slot_follow(a, i, fx);
+        slot_offer(a, i, fx);
     }
 }
 

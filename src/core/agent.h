@@ -107,6 +107,7 @@ enum agent_effect_kind {
     AGENT_STOP,  /* ask it to end, then make it; AGENT_ON_EXIT follows */
     AGENT_KILL,  /* it hangs: make it end; AGENT_ON_EXIT follows */
     AGENT_LIFE,  /* the running process of `slot` goes on as `worker`, a newcomer */
+    AGENT_ADDR,  /* `slot` needs another address and port; AGENT_ON_ADDR follows */
     AGENT_TELL_GENERATION,
     AGENT_TELL_ACTIVE,
     AGENT_TELL_LEASE,
@@ -146,7 +147,7 @@ enum agent_event_kind {
     AGENT_ON_ACTIVE,
     AGENT_ON_ENDED,
     AGENT_ON_ADDR,     /* u.report: addr and port of `slot` for the next generation; the first time
-                        * before AGENT_ON_CONNECTED, then after each start */
+                        * before AGENT_ON_CONNECTED, then after each start and when wanted */
     AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
     AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
     AGENT_ON_BEAT,     /* `slot` lives */

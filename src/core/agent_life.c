@@ -135,6 +135,22 @@ static void start_to_warm_up(struct agent *a, uint32_t slot, struct agent_effect
     agent_changed(a, slot, fx);
 }
 
+/* The generation that we hold has given out our port, and no script of ours will meet the others
+ * there: unless we offer another, the next generation waits for it in vain. */
+void slot_offer(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    const struct slot *s = &a->slots[slot];
+
+    for (uint32_t i = 0; slot_by_generation(a) && slot_idle(s) && i < a->held.members_n; i++) {
+        const struct member *m = &a->held.members[i];
+
+        if (wid_node(m->worker) == a->node && wid_slot(m->worker) == slot && m->port == s->port &&
+            m->port != 0) {
+            fx->emit(fx, &(struct agent_effect){.kind = AGENT_ADDR, .slot = slot});
+        }
+    }
+}
+
 /* Without a process, for a life that is there: whatever it is to do next. */
 static void go_on(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
@@ -153,6 +169,7 @@ static void go_on(struct agent *a, uint32_t slot, struct agent_effects *fx)
         s->report.phase = in ? PHASE_IN : PHASE_WARM;
         s->report.entered = in ? a->held.number : 0;
         agent_changed(a, slot, fx);
+        slot_offer(a, slot, fx);
     }
 }
 

@@ -32,6 +32,9 @@ void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx);
 /* A newer generation is held. */
 void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx);
 
+/* Asks for another port, should this one be given out and come to nothing. */
+void slot_offer(struct agent *a, uint32_t slot, struct agent_effects *fx);
+
 /* For good: it is not started again. */
 void slot_stop(struct agent *a, uint32_t slot, struct agent_effects *fx);
 

@@ -54,6 +54,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_LIFE:
         trainer_life(w, worker, e->worker);
         break;
+    case AGENT_ADDR:
+        node->trainers[e->slot].wants_addr = true;
+        break;
     case AGENT_STOP:
     case AGENT_KILL:
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);

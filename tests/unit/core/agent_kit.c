@@ -76,6 +76,9 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_LIFE:
         snprintf(line, LINE_MAX, "life %u.%u#%u", wid_node(e->worker), e->slot, life);
         break;
+    case AGENT_ADDR:
+        snprintf(line, LINE_MAX, "addr %u", e->slot);
+        break;
     case AGENT_TELL_GENERATION:
         snprintf(line, LINE_MAX, "tell %u generation %" PRIu64, e->slot, e->u.generation->number);
         break;

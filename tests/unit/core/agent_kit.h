@@ -4,6 +4,7 @@
  *   start 7.0#1, life 7.0#2, stop 0           node.slot#life
  *   start 7.0#1 in 4 failed 0                 a script, in a generation, that has failed so often
  *   kill 0                                    it hangs
+ *   addr 0                                    it needs another address and port
  *   tell 0 generation 4, … active 4, … lease 100000, … ended run=1, … left run=1
  *   connect, done 0 */
 #ifndef UNIT_CORE_AGENT_KIT_H

@@ -401,6 +401,40 @@ static void addresses_and_ports_are_those_that_the_driver_gave(void **state)
     assert_int_equal(reported[0].phase, PHASE_IN);
 }
 
+/* An address and a port, and the generation that gives out the latter. */
+static void is_given(struct report *r, uint16_t port, struct member *m, uint64_t number,
+                     uint32_t generation_flags)
+{
+    struct generation g = {
+        .number = number, .flags = generation_flags, .members_n = 1, .members = m};
+
+    r->port = m->port = port;
+    STEP(.kind = AGENT_ON_ADDR, .u.report = r);
+    forget();
+    STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+}
+
+static void a_port_that_was_given_out_and_that_no_script_has_is_followed_by_another(void **state)
+{
+    struct report r = {.addr = "10.0.0.1:4000"};
+    struct member m = {.worker = wid_make(7, 0, 1)};
+
+    runs_in(4);
+    EXIT(1);
+    is_given(&r, 29500, &m, 5, 0); /* This was decided before the news. */
+    assert_int_equal(said("start"), 0);
+    assert_int_equal(said("addr 0"), 1);
+    ack(0, reported_seq, 0, 0);
+    m.worker = wid_make(7, 0, 2);
+    is_given(&r, 29501, &m, 6, 0);
+    assert_int_equal(said("start 7.0#2 in 6"), 1);
+    assert_int_equal(said("addr"), 0); /* The driver gives one after each start. */
+    is_given(&r, 29502, &m, 7, GENERATION_HOLD);
+    assert_int_equal(said("addr"), 0);
+    EXIT(143);
+    assert_int_equal(said("addr 0"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +469,7 @@ int main(void)
         AGENT_CASE(a_newcomer_to_an_in_process_job_starts_at_once_to_warm_up),
         AGENT_CASE(an_in_process_worker_that_finished_is_reported_so_before_it_is_reported_gone),
         AGENT_CASE(addresses_and_ports_are_those_that_the_driver_gave),
+        AGENT_CASE(a_port_that_was_given_out_and_that_no_script_has_is_followed_by_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
