@@ -47,7 +47,8 @@ LEASE_S = 2
 LAPSING = ('--lease', str(LEASE_S), '--join-window', '0.2')  # for cases in which one does
 # For cases in which scripts end badly and no agent is killed: by default all wait only 0.1 s for the next life of
 # such a script, and for the word of another node that explains why it ended. A busy machine may need longer.
-PATIENT = (*SERVE, '--reconnect', '10')
+PATIENCE = ('--reconnect', '10')
+PATIENT = (*SERVE, *PATIENCE)
 LEFT_S = 10  # So long after agents were killed, nothing of theirs may be left.
 MARKER = 'E2E_MARKER'
 SANITIZER = re.compile(r'(Address|Leak|UndefinedBehavior)Sanitizer:|: runtime error: ')

@@ -8,7 +8,9 @@ import os
 import signal
 
 import kit
-from kit import PATIENT, SERVE
+from kit import LAPSING
+
+PATIENT = (*LAPSING, *kit.PATIENCE)  # Nothing here depends on whether a lease lapses.
 
 
 def start(job, *names):
@@ -55,7 +57,7 @@ def test_kill_9_of_one_of_several_scripts_of_a_node_is_survived_by_all():
 
 def test_kill_9_of_an_agent_is_survived_by_the_others():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        job = world.orchestrator(*LAPSING).job(nnodes='1:3')
         nodes = start(job, 'a', 'b', 'c')
         reports = settled(job, nodes)
         for n in range(30 if kit.FULL else 2):
@@ -70,7 +72,7 @@ def test_kill_9_of_an_agent_is_survived_by_the_others():
 
 def test_a_node_that_is_drained_costs_the_others_nothing():
     with kit.World() as world:
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*LAPSING)
         job = orchestrator.job(nnodes='1:3')
         nodes = start(job, 'a', 'b', 'c')
         reports = settled(job, nodes)
