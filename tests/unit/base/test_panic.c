@@ -60,7 +60,7 @@ static void a_panic_names_the_condition_the_file_and_the_version(void **state)
     unit_stderr_end(text, sizeof(text));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(text, "1 + 1 == 3"));
-    assert_non_null(strstr(text, "test_base_panic.c:"));
+    assert_non_null(strstr(text, "test_panic.c:"));
     assert_non_null(strstr(text, mu_version()));
 }
 
