@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,24 @@ bool unit_panics(void (*body)(void *arg), void *arg)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) && WEXITSTATUS(status) == PANICKED;
+}
+
+bool unit_full(void)
+{
+    const char *text = getenv("MUSTER_TEST_FULL");
+
+    return text != NULL && text[0] != '\0';
+}
+
+const char *unit_fast_dir(void)
+{
+    const uint64_t room = (uint64_t)4 << 30;
+    struct statvfs st;
+
+    return access("/dev/shm", W_OK) == 0 && statvfs("/dev/shm", &st) == 0 &&
+                   (uint64_t)st.f_bavail * st.f_frsize >= room
+               ? "/dev/shm"
+               : "/tmp";
 }
 
 void unit_stderr_begin(void)

@@ -52,13 +52,14 @@ int kit_open(void **state)
     if (k == NULL) {
         return -1;
     }
-    strcpy(k->dir, "/tmp/muster-kit-XXXXXX");
+    snprintf(k->dir, sizeof(k->dir), "%s/muster-kit-XXXXXX", unit_fast_dir());
     if (mkdtemp(k->dir) == NULL) {
         free(k);
         return -1;
     }
     setenv("TMPDIR", k->dir, 1);
     net_random(k->token.secret, sizeof(k->token.secret));
+    k->lease_ms = 10000;
     *state = k;
     return 0;
 }
@@ -221,6 +222,7 @@ static _Noreturn void serve(struct kit *k, int port_fd)
     config.cluster.nodes_max = 64;
     config.cluster.workers_max = 256;
     config.cluster.join_window_ms = 50;
+    config.cluster.lease_ms = k->lease_ms;
     uv_loop_init(&loop);
     if (orchestrator_open(&loop, &config, &o, error) != MU_OK) {
         fprintf(stderr, "%s\n", error);

@@ -15,6 +15,7 @@ void kit_main(int argc, char **argv, int (*worker)(char *what));
 struct kit {
     char dir[64]; /* everything is in there, and scripts run in it */
     struct token token;
+    uint32_t lease_ms; /* so long that nobody's lapses; may be changed before kit_serve() */
     uint16_t port;
     pid_t orchestrator; /* 0: none runs */
     uint32_t nodes_n;

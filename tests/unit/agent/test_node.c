@@ -221,13 +221,20 @@ static void a_signal_drains_the_node(void **state)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
     struct kit *k = *state;
-    struct node_config config;
+    struct node_config config, other;
+    pid_t stays;
 
     signal(SIGHUP, SIG_DFL); /* The tests may run under nohup; what that means is the next case. */
     kit_serve(k);
     config = kit_config(k, "a",
-                        kit_script(0, "trap 'echo bye >> ended; exit 0' TERM; echo up >> seen; "
-                                      "while :; do sleep 0.02; done"));
+                        kit_script(0, "trap 'echo bye >> ended; exit 0' TERM; "
+                                      "echo $WORLD_SIZE >> seen; while :; do sleep 0.02; done"));
+    config.max = 2;
+    other = config; /* Without another node, a generation without this one would be waited for. */
+    other.name = "b";
+    other.argv = kit_script(1, "echo $WORLD_SIZE >> others; until [ -e go ]; do sleep 0.02; done");
+    stays = kit_run(k, &other);
+    kit_await_lines(k, "others", 1);
     for (uint32_t i = 0; i < ARRAY_LEN(numbers); i++) {
         pid_t pid = kit_run(k, &config);
 
@@ -236,6 +243,27 @@ static void a_signal_drains_the_node(void **state)
         assert_int_equal(kit_wait(k, pid), 0);
         assert_int_equal(kit_lines(k, "ended"), i + 1);
     }
+    assert_string_equal(kit_read(k, "seen"), "2\n2\n2\n2\n");
+    kit_touch(k, "go");
+    assert_int_equal(kit_wait(k, stays), 0);
+}
+
+/* Nobody goes on without it: after a while its script is stopped all the same. */
+static void the_only_node_can_be_drained_too(void **state)
+{
+    struct kit *k = *state;
+    struct node_config config;
+    pid_t pid;
+
+    kit_serve(k);
+    config = kit_config(k, "a",
+                        kit_script(0, "trap 'echo bye >> ended; exit 0' TERM; echo up >> seen; "
+                                      "while :; do sleep 0.02; done"));
+    pid = kit_run(k, &config);
+    kit_await_lines(k, "seen", 1);
+    kill(pid, SIGTERM);
+    assert_int_equal(kit_wait(k, pid), 0);
+    assert_int_equal(kit_lines(k, "ended"), 1);
 }
 
 static void under_nohup_the_end_of_the_terminal_is_nothing(void **state)
@@ -451,6 +479,7 @@ int main(int argc, char **argv)
         TEST(a_newcomer_restarts_the_others_in_a_bigger_world),
         TEST(a_node_that_is_killed_leaves_the_others_at_work),
         TEST(a_signal_drains_the_node),
+        TEST(the_only_node_can_be_drained_too),
         TEST(under_nohup_the_end_of_the_terminal_is_nothing),
         TEST(a_second_signal_stops_everything_at_once),
         TEST(whoever_ignores_sigterm_is_killed_after_the_grace),

@@ -162,6 +162,12 @@ static void chunks_can_be_read_in_any_order(void **state)
     ckpt_close(c);
 }
 
+/* Each of them, or all at the beginning and at the end, and some between. */
+static uint64_t next_of(uint64_t at, uint64_t frames)
+{
+    return at + (unit_full() || at < 6 || at + 12 > frames ? 1 : 7);
+}
+
 static void sweep(bool zstd)
 {
     uint64_t frames;
@@ -169,7 +175,7 @@ static void sweep(bool zstd)
     put(zstd);
     assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, 0, &why), MU_OK);
     frames = kit.frames;
-    for (uint64_t at = 1; at <= frames; at++) {
+    for (uint64_t at = 1; at <= frames; at = next_of(at, frames)) {
         kit.frames = kit.opens_n = 0;
         kit.break_at = at;
         assert_int_equal(depot_kit_get(&kit, &state_of, mark.step, FOREVER_MS, &why), MU_OK);

@@ -178,7 +178,7 @@ static size_t client_hello(struct kit *k, uint8_t *buf, size_t cap)
 
 static void half_a_handshake_is_timed_out_or_refused(void **state)
 {
-    const struct listen_config config = {.limits = {.handshake_ms = 1000}};
+    const struct listen_config config = {.limits = {.handshake_ms = 700}};
     struct kit k;
     uint8_t hello[4096];
     int waits[6];
@@ -211,7 +211,7 @@ static void half_a_handshake_is_timed_out_or_refused(void **state)
 
 static void a_thousand_idle_connections_disturb_nobody(void **state)
 {
-    const struct listen_config config = {.limits = {.handshake_ms = 1500}};
+    const struct listen_config config = {.limits = {.handshake_ms = 900}};
     struct kit k;
     int *fds = malloc(CROWD * sizeof(*fds));
 
@@ -250,7 +250,7 @@ static bool is_shut(int fd)
 
 static void the_oldest_handshake_makes_room(void **state)
 {
-    const struct listen_config config = {.handshakes_max = 4};
+    const struct listen_config config = {.handshakes_max = 4, .limits = {.handshake_ms = 2000}};
     struct kit k;
     int fds[10];
 
@@ -280,7 +280,7 @@ static void the_oldest_handshake_makes_room(void **state)
 
 static void whoever_has_shown_the_token_is_not_pushed_out(void **state)
 {
-    const struct listen_config config = {.handshakes_max = 2, .limits = {.handshake_ms = 6000}};
+    const struct listen_config config = {.handshakes_max = 2, .limits = {.handshake_ms = 3000}};
     struct kit k;
     int rc, fds[6], fd;
 
@@ -309,7 +309,7 @@ static void whoever_has_shown_the_token_is_not_pushed_out(void **state)
 /* A restarted orchestrator meets all of its agents at once: they wait for each other. */
 static void a_storm_of_friends_gets_in_without_loss(void **state)
 {
-    enum { FRIENDS = 200 };
+    enum { FRIENDS = 80 };
     const struct listen_config config = {.handshakes_max = 8};
     struct kit k;
     struct conn *c[FRIENDS];

@@ -31,7 +31,7 @@ void kit_init(struct kit *k)
     k->cluster.orphan_ms = 60000;
     k->cluster.takeover_ms = 200000;
     k->cluster.join_window_ms = 50;
-    strcpy(k->root, "/tmp/muster-orchestrator-XXXXXX");
+    snprintf(k->root, sizeof(k->root), "%s/muster-orchestrator-XXXXXX", unit_fast_dir());
     assert_non_null(mkdtemp(k->root));
     snprintf(k->data, sizeof(k->data), "%s/data", k->root);
     snprintf(k->log, sizeof(k->log), "%s/log", k->root);

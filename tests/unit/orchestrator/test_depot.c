@@ -316,8 +316,6 @@ static void leases_are_renewed_while_a_lot_comes_in(void **state)
     pid_t pid;
     int status, n = 0;
 
-    k->cluster.lease_ms = 1000;
-    k->cluster.reconnect_ms = 500;
     kit_start(k);
     puppet_alone(&a, k, "job", "a");
     fflush(NULL);

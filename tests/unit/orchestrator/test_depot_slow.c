@@ -2,6 +2,7 @@
 #include "unit/orchestrator/putter_kit.h"
 #include "unit/unit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FOREVER_MS 600000 /* until the test has it move on */
-
 static struct ckpt_kit state_kit;
 static struct {
-    _Atomic uint32_t still_ms; /* for so long a shard is being brought to the disk */
+    _Atomic bool still; /* a shard that is being brought to the disk waits as long as this */
+    _Atomic uint32_t waiting_n; /* so many have come to that */
+    _Atomic uint32_t renewed_n;
     _Atomic bool stop;
 } * shared;
 
@@ -29,16 +30,29 @@ int __wrap_fsync(int fd)
     n = readlink(link, path, sizeof(path) - 1);
     path[MAX(n, 0)] = '\0';
     if (strstr(path, "/ckpt/slow/") != NULL && strstr(path, "/shard-") != NULL) {
-        for (uint32_t ms = 0; ms < shared->still_ms; ms += 10) {
-            usleep(10000);
+        shared->waiting_n += shared->still;
+        while (shared->still) {
+            usleep(1000);
         }
     }
     return __real_fsync(fd);
 }
 
-/* The question is under way; its answer is not there. */
-static uint64_t say_commit(struct putter *p, uint32_t for_ms)
+#define await(cond)                                           \
+    do {                                                      \
+        for (int await_ms = 0; !(cond); await_ms++) {         \
+            if (await_ms > KIT_WAIT_MS) {                     \
+                fail_msg("there was no time when %s", #cond); \
+            }                                                 \
+            usleep(1000);                                     \
+        }                                                     \
+    } while (0)
+
+/* The disk stands still with it, until `still` is no more. */
+static uint64_t say_commit(struct putter *p)
 {
+    const uint32_t before = shared->waiting_n;
+
     struct msg_depot m;
     char *text;
     size_t n;
@@ -49,9 +63,10 @@ static uint64_t say_commit(struct putter *p, uint32_t for_ms)
     m.total = n;
     m.data = (uint8_t *)text;
     m.data_n = (uint32_t)n;
-    shared->still_ms = for_ms;
+    shared->still = true;
     putter_say(p, &m);
     free(text);
+    await(shared->waiting_n > before);
     return p->request;
 }
 
@@ -64,7 +79,8 @@ static void be_node(const struct kit *k)
     puppet_alone(&a, k, "job", "a");
     while (!shared->stop) {
         puppet_renew(&a);
-        usleep(20000);
+        shared->renewed_n++;
+        usleep(1000);
     }
     _exit(a.refused.status == MU_OK ? 0 : 1);
 }
@@ -73,11 +89,11 @@ static void leases_and_other_jobs_do_not_wait(void **state)
 {
     struct kit *k = *state;
     struct putter slow, other;
+    uint32_t renewed_n;
     uint64_t request;
     pid_t node;
     int status;
 
-    k->cluster.lease_ms = 1000;
     kit_start(k);
     putter_open(&slow, k, &state_kit, "slow", 1);
     putter_open(&other, k, &state_kit, "other", 1);
@@ -87,13 +103,15 @@ static void leases_and_other_jobs_do_not_wait(void **state)
     if (node == 0) {
         be_node(k);
     }
-    request = say_commit(&slow, FOREVER_MS);
+    request = say_commit(&slow);
+    renewed_n = shared->renewed_n;
+    await(shared->renewed_n > renewed_n + 1); /* Of the first we don't know when it was asked. */
     putter_whole(&other, 1);
     assert_string_equal(putter_list(&other), "1");
     other.step = 2;
     memcpy(other.job, "slow", sizeof("slow"));
     assert_string_equal(putter_list(&other), ""); /* That one is not there yet. */
-    shared->still_ms = 0;
+    shared->still = false;
     assert_int_equal(putter_hear(&slow, request).status, MU_OK);
     assert_string_equal(putter_list(&slow), "1");
     shared->stop = true;
@@ -109,31 +127,39 @@ static void who_waits_for_the_disk_is_not_taken_for_dead(void **state)
     struct putter slow, idle;
     uint64_t request;
 
-    k->cluster.lease_ms = 100;
+    k->cluster.lease_ms = 30;
     kit_start(k);
     putter_open(&slow, k, &state_kit, "slow", 1);
+    request = say_commit(&slow);
     putter_open(&idle, k, &state_kit, "idle", 1);
     putter_begin(&idle); /* It begins, and is never heard of again: after 60 leases it goes. */
-    request = say_commit(&slow, FOREVER_MS);
     kit_closes(idle.cl);
-    shared->still_ms = 0;
+    shared->still = false;
     assert_int_equal(putter_hear(&slow, request).status, MU_OK);
     putter_close(&slow);
     putter_close(&idle);
+}
+
+static void *move_on(void *arg)
+{
+    usleep(100000); /* It has been told to stop by then, unless it is slow: that is as well. */
+    shared->still = false;
+    return NULL;
 }
 
 static void what_was_under_way_is_safe_though_its_asker_and_the_orchestrator_are_gone(void **state)
 {
     struct kit *k = *state;
     struct putter p;
+    pthread_t mover;
 
     kit_start(k);
     putter_open(&p, k, &state_kit, "slow", 5);
-    say_commit(&p, 1000);
+    say_commit(&p);
     putter_close(&p);
-    usleep(100000);
+    assert_int_equal(pthread_create(&mover, NULL, move_on, NULL), 0);
     kit_stop(k); /* It waits for the disk. */
-    shared->still_ms = 0;
+    pthread_join(mover, NULL);
     kit_start(k);
     putter_open(&p, k, &state_kit, "slow", 5);
     assert_string_equal(putter_list(&p), "5");
@@ -146,16 +172,19 @@ static void a_takeover_waits_for_what_is_under_way(void **state)
     struct kit *k = *state;
     struct putter a, b;
     struct msg_depot m;
-    uint64_t request;
+    uint64_t request, begin;
 
     kit_start(k);
     putter_open(&a, k, &state_kit, "slow", 5);
     putter_open(&b, k, &state_kit, "slow", 6);
-    request = say_commit(&a, 1000);
+    request = say_commit(&a);
     m = putter_msg(&b, DEPOT_BEGIN);
     m.total = state_kit.bytes;
-    assert_int_equal(putter_ask(&b, &m).status, MU_OK);
+    begin = putter_say(&b, &m);
+    usleep(20000); /* for it to come there first; if not, it has nothing to wait for */
+    shared->still = false;
     assert_int_equal(putter_hear(&a, request).status, MU_OK);
+    assert_int_equal(putter_hear(&b, begin).status, MU_OK);
     putter_whole(&b, 0);
     assert_string_equal(putter_list(&b), "6 5");
     putter_close(&a);
@@ -172,7 +201,7 @@ static void questions_beyond_the_bound_are_to_be_asked_again(void **state)
 
     kit_start(k);
     putter_open(&slow, k, &state_kit, "slow", 5);
-    request = say_commit(&slow, FOREVER_MS);
+    request = say_commit(&slow);
     for (uint32_t i = 0; i < ARRAY_LEN(crowd); i++) {
         putter_open(&crowd[i], k, &state_kit, "slow", 9);
         m = putter_msg(&crowd[i], DEPOT_REMOVE); /* Of one job one after another. */
@@ -187,7 +216,7 @@ static void questions_beyond_the_bound_are_to_be_asked_again(void **state)
     } while (says.status == MU_OK);
     assert_int_equal(says.status, MU_EAGAIN);
     assert_non_null(strstr(says.text, "try again"));
-    shared->still_ms = 0;
+    shared->still = false;
     assert_int_equal(putter_hear(&slow, request).status, MU_OK);
     for (uint32_t i = 0; i < ARRAY_LEN(crowd); i++) {
         for (uint64_t n = 1; n <= crowd[i].request; n++) {
@@ -202,7 +231,7 @@ static void questions_beyond_the_bound_are_to_be_asked_again(void **state)
 
 static int setup(void **state)
 {
-    shared->still_ms = 0;
+    shared->still = false;
     shared->stop = false;
     ckpt_kit_open(&state_kit, true);
     return kit_setup(state);
@@ -210,7 +239,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    shared->still_ms = 0;
+    shared->still = false;
     ckpt_kit_close(&state_kit);
     return kit_teardown(state);
 }

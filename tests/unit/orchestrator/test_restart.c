@@ -50,13 +50,13 @@ static void nobody_is_lost_during_the_grace(void **state)
 
     kit_stop(k);
     k->cluster.lease_ms = 4000;
-    k->cluster.reconnect_ms = 100;
+    k->cluster.reconnect_ms = 20;
     kit_start(k);
     puppet_alone(&a, k, "job", "a");
     kit_kill(k);
-    usleep(300000);
+    usleep(50000);
     kit_start(k);
-    usleep(1000000); /* ten times reconnect_ms */
+    usleep(200000); /* ten times reconnect_ms */
     puppet_close(&a);
     a.hello.reports_n = 1;
     a.hello.reports = &a.report;

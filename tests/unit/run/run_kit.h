@@ -64,6 +64,10 @@ const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_
 void fake_end_begin(struct fake *f);
 void fake_end_join(struct fake *f);
 
+/* Whether no wait of the library that has an end lasts any longer than a moment: as if its time was
+ * over. For what it does when others are silent. */
+void fake_hurry(bool hurries);
+
 /* The worker leaves, as it should, and the agent is closed. */
 void fake_leave(struct fake *f, mu_run *run);
 

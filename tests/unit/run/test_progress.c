@@ -177,7 +177,9 @@ static void one_that_is_still_needed_says_nothing_of_having_finished(void **stat
 
     fake_generation(&agent, 8, "3");
     fake_told(run, 8);
+    fake_hurry(true);
     fake_leave(&agent, run);
+    fake_hurry(false);
     assert_true(agent.last.phase != PHASE_FINISHED);
 }
 

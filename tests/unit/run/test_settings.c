@@ -389,12 +389,14 @@ static void a_call_ends_even_if_nobody_answers(void **state)
     struct caller d = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = 10};
     struct msg_config m;
 
+    fake_hurry(true);
     begin(&c);
     m = asked();
     begin(&d);
     asked();
     expect_status(&c, MU_ETIMEDOUT, "it is not known whether the change was made");
     expect_status(&d, MU_ETIMEDOUT, "neither the agent");
+    fake_hurry(false);
     item(&m, "k", "", 8, false); /* Nobody waits any more. */
     c.timeout_ms = 10000;
     begin(&c);

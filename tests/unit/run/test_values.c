@@ -188,9 +188,11 @@ static void a_call_ends_even_if_nobody_answers(void **state)
     struct caller c;
     union wire_any msg;
 
+    fake_hurry(true);
     call(&c, run, "names", "me", 10);
     fake_next(&agent, WIRE_SYNC, &msg);
     expect_status(&c, MU_ETIMEDOUT, "neither the agent");
+    fake_hurry(false);
     call(&c, run, "names", "me", 10000); /* The tag is free again. */
     fake_next(&agent, WIRE_SYNC, &msg);
     answer(&msg.sync, 0, 1, "x");
@@ -308,8 +310,10 @@ static void one_that_is_no_member_claims_nothing(void **state)
     call(&c, run, "names", "me", MU_FOREVER);
     fake_next(&agent, WIRE_SYNC, &msg);
     assert_true(msg.sync.joined == 0);
+    fake_hurry(true); /* Nobody says that the others can do without it. */
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
+    fake_hurry(false);
 }
 
 static void the_tags_that_were_used_last_are_remembered(void **state)
