@@ -32,7 +32,7 @@ static uint32_t victims_n;
 
 static uint64_t random_n(void)
 {
-    return getenv("MUSTER_TEST_FULL") != NULL ? 1000 : 60;
+    return unit_full() ? 1000 : 9;
 }
 
 /* ---- the stage ---- */

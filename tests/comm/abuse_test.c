@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -34,6 +35,16 @@ struct site {
 };
 
 enum { SAYS_STALE = 1 };
+
+/* The clock of all of them, which can be put forward. */
+static _Atomic uint64_t *ahead_ns;
+uint64_t __real_wait_now_ns(void);
+uint64_t __wrap_wait_now_ns(void);
+
+uint64_t __wrap_wait_now_ns(void)
+{
+    return __real_wait_now_ns() + atomic_load(ahead_ns);
+}
 
 /* ---- the group ---- */
 
@@ -161,6 +172,20 @@ static void expect_closed(struct ranks *s, int fd, const char *what)
         n = recv(fd, bytes, sizeof(bytes), 0);
     } while (n > 0);
     close(fd);
+}
+
+/* … or says nothing for so long. */
+static bool is_closed(int fd, int for_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint8_t bytes[4096];
+
+    while (poll(&p, 1, for_ms) == 1) {
+        if (recv(fd, bytes, sizeof(bytes), 0) <= 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static struct hello_config stranger_config(const struct ranks *s)
@@ -489,11 +514,17 @@ static void the_silent_are_timed_out(void **state)
     }
     for (uint32_t i = 0; i < RANKS; i++) {
         for (uint32_t k = 0; k < 2 * SILENT; k++) {
-            expect_closed(&s, fds[i][k % 2][k / 2], "silence");
+            while (!is_closed(fds[i][k % 2][k / 2],
+                              k == 0 ? 100 : 1000)) { /* or not let in before: once more */
+                atomic_fetch_add(ahead_ns, HELLO_TIMEOUT_MS * UINT64_C(1000000));
+                close(dial(&s, i, false)); /* It has it look at its clock. */
+            }
+            close(fds[i][k % 2][k / 2]);
         }
         await_site(&s, &site->rank[i].timed_out_n, 2 * SILENT, "timed out");
     }
     end_group(&s);
+    atomic_store(ahead_ns, 0);
 }
 
 /* ---- a member of the past ---- */
@@ -513,7 +544,7 @@ static void stale_body(struct rank *r)
     }
     rank_say(r, SAYS_STALE, 0, 0);
     rank_word(r);
-    rc = comm_move(r->comm, g, 3000, &missing);
+    rc = comm_move(r->comm, g, 500, &missing);
     rank_check(r, rc == MU_ETIMEDOUT || rc == MU_EPEER || rc == MU_ESTALE,
                "moving to an old generation: %s", mu_strerror(rc));
     rank_say(r, SAYS_STALE, 1, 0);
@@ -558,5 +589,7 @@ int main(void)
         cmocka_unit_test(a_member_of_the_past_gets_nowhere),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ahead_ns =
+        mmap(NULL, sizeof(*ahead_ns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return ahead_ns == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+uint64_t sweep_limit_ms = 60000;
+
 const char *sweep_layout_name(enum sweep_layout layout)
 {
     return (const char *[]){"shm", "tcp", "mixed"}[layout];
@@ -121,7 +123,7 @@ void sweep_run(const struct sweep_case *c, bool show, struct sweep_result *resul
     struct sweep_agent *a = malloc(sizeof(*a));
     int log_fd = show ? -1 : memfd_create("sweep", MFD_CLOEXEC);
     struct sweep_shared *shared;
-    uint64_t due_ms = sweep_now_ms() + SWEEP_LIMIT_MS;
+    uint64_t due_ms = sweep_now_ms() + sweep_limit_ms;
 
     assert_non_null(a);
     (void)alone();

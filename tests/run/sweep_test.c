@@ -3,7 +3,9 @@
  * again. MUSTER_TEST_FULL=1: at each point; otherwise a sample by seed (MUSTER_COMM_SEED).
  *
  *   sweep_test                            the test
- *   sweep_test shm stepping 1 17 [RULE]   one case; with a rule of the protocol taken out */
+ *   sweep_test shm stepping 1 17 [RULE [LIMIT_MS]]
+ *                                         one case; with a rule of the protocol taken out, and so
+ *                                         long until it is said to stand still */
 #include "run/sweep.h"
 
 #include "base/prng.h"
@@ -14,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLE_N = 4, SAMPLE_TRIES = 12 };
+enum { SAMPLE_N = 2, SAMPLE_TRIES = 12 };
 
 struct counts {
     uint64_t runs_n, deaths_n, generations_n;
@@ -163,6 +165,9 @@ static int one(int argc, char **argv)
     if (c.layout == SWEEP_LAYOUTS || c.story == SWEEP_STORIES || c.victim >= SWEEP_MAX ||
         (argc > 5 && !take_out(argv[5]))) {
         return 2;
+    }
+    if (argc > 6) {
+        sweep_limit_ms = strtoull(argv[6], NULL, 10);
     }
     sweep_run(&c, true, &result);
     printf("well=%d died=%d points=%lu generations=%llu suspicions=%llu%s%s\n", result.well,
