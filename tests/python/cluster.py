@@ -9,6 +9,14 @@
         c.wait()
         assert c.lines('sum') == ['sum 0'] * 3
 
+A script that trains has `from gate import gate` (worker/gate.py) and calls gate(step): then no step after
+c.limit(step) is computed, and what a test does happens where it wants it, however fast either side is:
+
+        c.limit(3)
+        c.gather('a', 'b', 'c')     # Three train together, and stand before the same step.
+        c.kill('b')
+        c.limit()                   # Without end.
+
 The folder of the build is MUSTER_BUILD, or `build` in the tree. Whatever a test leaves running is killed,
 and it is a failure.
 """
@@ -32,13 +40,15 @@ import kit  # noqa: E402
 
 kit.MUSTER = os.path.join(BUILD, 'muster')
 FULL = kit.FULL
-SERVE = ('--lease', '2', '--join-window', '0.2')
+NO_LIMIT = 1 << 62
+WORKER = os.path.join(HERE, 'worker')  # What scripts of tests can import.
+FIRST_S = 120  # Against hanging only; many processes may import torch at the same time.
 PREFIX = re.compile(r'^\[s?\d+\] ?', re.M)  # s: a slot that has no rank
 
 
 def environment(**more):
     """For a script: the package of this build, and one thread."""
-    return {'PYTHONPATH': PACKAGE, 'PYTHON_EXEC': PYTHON, 'PYTHONUNBUFFERED': '1', 'PYTHONDONTWRITEBYTECODE': '1',
+    return {'PYTHONPATH': PACKAGE + os.pathsep + WORKER, 'PYTHON_EXEC': PYTHON, 'PYTHONUNBUFFERED': '1', 'PYTHONDONTWRITEBYTECODE': '1',
             'OMP_NUM_THREADS': '1', **{name: str(value) for name, value in more.items()}}
 
 
@@ -66,8 +76,8 @@ def alone(script, args=(), timeout=600, check=True, **env):
 class Cluster:
     """An orchestrator and nodes with one worker each, called a, b, c … in the order of their start."""
 
-    def __init__(self, world, script, workers=1, args=(), env=None, flags=(), serve=SERVE, nnodes='1:8',
-                 mode='inprocess', nproc=1):
+    def __init__(self, world, script, workers=1, args=(), env=None, flags=(), serve=kit.SERVE, nnodes='1:8',
+                 mode='inprocess', nproc=1, limit=NO_LIMIT):
         self.world = world
         self.dir = world.dir
         self.script = write_script(world.dir, script)
@@ -75,7 +85,10 @@ class Cluster:
         self.flags = tuple(flags)
         self.audit_dir = os.path.join(world.dir, 'audit')
         os.mkdir(self.audit_dir)
-        self.env = environment(MUSTER_AUDIT=self.audit_dir, **(env or {}))
+        self.gate_dir = os.path.join(world.dir, 'gate')
+        os.mkdir(self.gate_dir)
+        self.limit(limit)
+        self.env = environment(MUSTER_AUDIT=self.audit_dir, GATE_DIR=self.gate_dir, **(env or {}))
         self.orchestrator = world.orchestrator(*serve)
         self.job = self.orchestrator.job(nnodes=nnodes, mode=mode, nproc=nproc)
         self.nodes = {}  # by name
@@ -119,6 +132,46 @@ class Cluster:
         self.orchestrator.say('drain', name)
         return name
 
+    # ---- where its scripts stop ----
+
+    def limit(self, step=NO_LIMIT):
+        """No step after that one is computed by scripts that call gate()."""
+        self.step_limit = step
+        path = os.path.join(self.gate_dir, 'limit')
+        with open(path + '.new', 'w', encoding='ascii') as file:
+            file.write(str(step))
+        os.rename(path + '.new', path)
+
+    def standing(self):
+        """Processes that wait now for the step after the limit."""
+        found = []
+        for name in filter(str.isdigit, os.listdir(self.gate_dir)):
+            step = kit._read(os.path.join(self.gate_dir, name))
+            if step and int(step) == self.step_limit + 1 and kit.lives(int(name)):
+                found.append(int(name))
+        return found
+
+    def stand(self, n):
+        """Waits until so many stand before the step after the limit."""
+        kit.wait_until(lambda: len(self.standing()) >= n, f'{n} stood before step {self.step_limit + 1}', FIRST_S)
+
+    def gather(self, *names):
+        """Until exactly these nodes train together, and stand before the same step; the last step that is done.
+        A newcomer is taken in when a step ends: so they are let go step by step, and only when that will help."""
+        def look():
+            status = self.job.status() or {'members': [], 'waiting': [], 'active': 0, 'generation': 0}
+            members = [one['node'] for one in status['members']]
+            warm = [one['node'] for one in status['waiting'] if one['state'] == 'warm']
+            if sorted(members) == sorted(names) and status['active'] == status['generation']:
+                return len(self.standing()) >= len(names) * self.job.nproc
+            if self.standing() and set(names) <= set(members + warm):
+                self.limit(self.step_limit + 1)
+            return False
+        kit.wait_until(look, f'{names} stood before the same step', FIRST_S)
+        return self.step_limit
+
+    # ---- what they say ----
+
     def out(self, who=None):
         """What scripts have printed, without the ranks before each line."""
         names = list(self.nodes) if who is None else [self.name(who)]
@@ -128,7 +181,7 @@ class Cluster:
         """Those of the lines that begin so, node by node."""
         return [line for line in self.out(who).splitlines() if line.startswith(begin)]
 
-    def wait_lines(self, begin, n=1, who=None, timeout=120):
+    def wait_lines(self, begin, n=1, who=None, timeout=FIRST_S):
         """Until there are at least n lines that begin so."""
         return kit.wait_until(lambda: len(found := self.lines(begin, who)) >= n and found,
                               f'there were {n} lines "{begin}…"', timeout)

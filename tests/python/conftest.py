@@ -99,6 +99,7 @@ class Tap:
             self.say(f'ok {self.n} - {name} # SKIP {why.removeprefix("Skipped: ")}')
         else:
             self.say(f'ok {self.n} - {name}')
+        self.say(f'# {name} took {sum(one.duration for one in reports):.1f} s')
 
 
 def pytest_addoption(parser, pluginmanager):

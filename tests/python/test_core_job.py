@@ -1,9 +1,10 @@
 """The job's settings, its events, and TensorFlow's cluster."""
+import kit
 
 ONCE = ('--max-restarts', '0')
 
 SETTINGS = '''
-    import threading
+    import threading, time
     import muster
 
     run = muster.join()
@@ -39,17 +40,18 @@ SETTINGS = '''
 
     def hear():
         for setting in config.changes('signal/'):
+            if not heard:
+                config.put(f'hears/{run.rank}', 1)
             heard.append((setting.key, setting.text))
             if setting.key == 'signal/end':
                 return
 
     thread = threading.Thread(target=hear)
     thread.start()
-    run.barrier('listening', timeout=60)
     if first:
-        import time
-        time.sleep(0.3)
-        config.put('signal/go', 1)
+        while len(config.list('hears/')) < 2:  # Changes are heard from when somebody listens: nobody can tell when.
+            config.put('signal/go', 1)
+            time.sleep(0.01)
         config.put('other', 1)
         config.put('signal/end', 2)
     thread.join()
@@ -76,12 +78,14 @@ def test_what_people_set_is_heard(cluster):
         import muster
         run = muster.join()
         run.wait()
-        print('watches', flush=True)
         version, changed = run.config.watch('word')
         print('heard', changed[0].text)
     ''', 1, flags=ONCE)
-    c.wait_lines('watches')
-    c.orchestrator.say('config', 'put', 'word', 'hello')
+
+    def heard():
+        c.orchestrator.say('config', 'put', 'word', 'hello')
+        return c.lines('heard')
+    kit.wait_until(heard, 'what was set is heard')  # Once more until then: it watches from some time on.
     c.wait()
     assert c.lines('heard') == ['heard hello']
 
@@ -89,11 +93,10 @@ def test_what_people_set_is_heard(cluster):
 TF = '''
     import json, os
     import muster
+    from gate import together
 
     run = muster.join()
-    run.wait()
-    while run.size < 3:
-        run.wait(run.generation)
+    together(run, 3)
     tf = muster.tf_config(run)
     said = json.loads(os.environ['TF_CONFIG'])
     assert said == tf.as_dict()
@@ -106,8 +109,8 @@ TF = '''
         tf.master('ps', 0)
     except ValueError:
         pass
+    generation = tf.generation
     print('cluster', *said['cluster']['worker'], flush=True)
-    generation = run.generation
     run.wait(generation)
     assert tf.refresh() is True and tf.generation == run.generation > generation
     print('then', tf.task_id, tf.num_workers, json.loads(os.environ['TF_CONFIG'])['cluster'] == tf.cluster)
@@ -125,11 +128,10 @@ def test_tensorflows_cluster_is_kept_current(cluster):
 
 SAME_PORT = '''
     import muster
+    from gate import together
 
     run = muster.join()
-    run.wait()
-    while run.size < 3:
-        run.wait(run.generation)
+    together(run, 3)
     tf = muster.tf_config(run, port=None if run.node == 'c' else 12345)
     print('cluster', *sorted(tf.cluster['worker']))
     run.barrier('end')
@@ -165,30 +167,34 @@ def test_tensorflows_cluster_alone_and_as_muster_run_says_it(alone):
 
 
 METRICS = '''
-    import sys, time
     import muster
+    from gate import gate
 
     run = muster.join()
     run.keep('w', bytearray(8))
     run.gradient(2)
     run.metric('loss')
+    sizes = []
     for epoch in run.epochs():
         for step in epoch.steps(64, 8):
             for part in step:
+                gate(step.number)
                 part.put(loss=3.5)
             run.log(accuracy=0.25)
-            if step.number == 5 and run.rank == 0:
+            if sizes[-1:] != [run.size]:
+                sizes.append(run.size)
+                print('sizes', *sizes)
+            if step.number == 40 and run.rank == 0:
                 run.resize(1)
-            if step.number > 5 and run.size == 1:
-                print('alone', step.number)
-            time.sleep(0.05)
 '''
 
 
 def test_numbers_are_shown_and_a_worker_can_resize_its_job(cluster):
-    c = cluster(METRICS, 2, flags=ONCE, nnodes='1:2')
-    c.wait_lines('alone', 3)
+    c = cluster(METRICS, 2, flags=ONCE, nnodes='1:2', limit=0)
+    c.gather('a', 'b')
+    c.limit()
+    kit.wait_until(lambda: any(line.endswith('2 1') for line in c.lines('sizes')), 'one goes on by itself')
     assert c.orchestrator.say('config', 'get', 'size') == '1\n'
-    status = c.job.status()
-    assert 'accuracy' in str(status) and 'loss' in str(status), status
-    assert len(status['members']) == 1
+    c.limit(0)  # What is shown is that of a job that stands still.
+    kit.wait_until(lambda: all(word in str(c.job.status()) for word in ('accuracy', 'loss')), 'both are shown')
+    assert len(c.job.members()) == 1

@@ -3,10 +3,9 @@ import re
 
 WORLD = '''
     import muster
+    from gate import together
     with muster.join() as run:
-        run.wait()
-        while run.size < 3:
-            run.wait(run.generation)
+        together(run, 3)
         print('world', run.rank, run.size, run.local_rank, run.local_size, run.job, len(run.addresses))
         print('sync', [value.decode() for value in run.sync('names', run.node.encode())])
         print('agree', run.agree('same', b'x'), run.agree('other', run.node.encode()))

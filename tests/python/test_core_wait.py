@@ -14,11 +14,10 @@ TOGETHER = textwrap.dedent('''
     import os, signal, sys, threading, time
     import numpy
     import muster
+    from gate import together
 
     run = muster.join()
-    run.wait()
-    while run.size < 2:
-        run.wait(run.generation)
+    together(run, 2)
     run.regroup()
 ''')
 
@@ -31,11 +30,20 @@ GIL = after('''
     first = run.rank == 0
     turns = 0
     over = False
+    folder = os.environ['GATE_DIR']
 
-    def count():
+    def count(name):
         global turns
         while not over:
             turns += 1
+            time.sleep(0.001)
+            if turns == 20:
+                open(os.path.join(folder, name), 'w').close()
+
+    def wait_turns(name):
+        """Until the other has turned, which it never does if a thread that waits keeps all others from running."""
+        until = time.monotonic() + 20
+        while not os.path.exists(os.path.join(folder, name)) and time.monotonic() < until:
             time.sleep(0.001)
 
     for name, wait in (('barrier', lambda: run.barrier('b')), ('meet', lambda: run.meet()),
@@ -45,16 +53,16 @@ GIL = after('''
         run.meet()
         if first:
             turns, over = 0, False
-            thread = threading.Thread(target=count)
+            thread = threading.Thread(target=count, args=(name,))
             thread.start()
             wait()
             over = True
             thread.join()
             print('turns', name, turns >= 20, turns)
         else:
-            time.sleep(0.3)
+            wait_turns(name)
             wait()
-    run.meet()
+    run.barrier('end')  # Who leaves is lost for those who are still in their last collective.
 ''')
 
 
@@ -81,8 +89,8 @@ INTERRUPT = after('''
                     print('in it', flush=True)
 
     if run.rank == 0 or sys.argv[1] == 'next':
-        print('waits', os.getpid(), flush=True)
         try:
+            print('waits', os.getpid(), flush=True)
             calls[sys.argv[1]]()
         except KeyboardInterrupt:
             print('interrupted')
@@ -206,10 +214,17 @@ def test_leaving_ends_the_waits_of_other_threads(alone):
             except muster.Done as error:
                 ends.append(error.name)
 
+        def sleeps(thread):
+            with open(f'/proc/self/task/{thread.native_id}/stat') as file:
+                return file.read().rpartition(')')[2].split()[0] == 'S'
+
         threads = [threading.Thread(target=wait) for _ in range(5)]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        looks = 0
+        while looks < 20:  # A thread that is yet to call would run when this one sleeps.
+            time.sleep(0.005)
+            looks = looks + 1 if all(map(sleeps, threads)) else 0
         run.leave()
         for thread in threads:
             thread.join()
@@ -237,6 +252,7 @@ def test_a_forked_child_does_no_harm(cluster):
                 sys.exit(0)
             print('ended', how, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         print('sum', run.allreduce(numpy.frombuffer(memory, 'uint8')).sum())
+        run.barrier('end')
     '''), 2, flags=ONCE)
     c.wait()
     assert sorted(c.lines('ended')) == sorted(['ended exit 0', 'ended fail 1', 'ended return 0'] * 2)

@@ -1,24 +1,31 @@
-"""Backend `muster` of torch.distributed: each operation and type, beside gloo's."""
+"""Backend `muster` of torch.distributed: each operation and type, beside gloo's.
+
+Scripts follow each other in the same processes: importing torch takes longer than all of them.
+"""
+import textwrap
+
+import cluster as tools
+import kit
 import pytest
 
 pytest.importorskip('torch')
 
 BEGIN = '''
-    import sys
+    import os
     import time
     import muster.torch
     import torch
     import torch.distributed as dist
+    from gate import together
 
     run = muster.join()
-    while run.size < int(sys.argv[1]):
-        run.wait(run.generation)
+    together(run, 3)
     dist.init_process_group('muster')
     rank, size = dist.get_rank(), dist.get_world_size()
+    gloo = dist.new_group(backend='gloo')
 '''
 
-REDUCE = BEGIN + '''
-    gloo = dist.new_group(backend='gloo')
+REDUCE = '''
     ops = dist.ReduceOp
 
     def numbers(dtype, seed, shape=(37, 11)):
@@ -75,11 +82,10 @@ REDUCE = BEGIN + '''
     n += check('complex', c, torch.tensor([size + 1j * size * (size - 1)]))
     e = torch.empty(0)
     dist.all_reduce(e)
-    print('right', n)
+    print('right', name_of_part, n)
 '''
 
-MOVE = BEGIN + '''
-    gloo = dist.new_group(backend='gloo')
+MOVE = '''
     n = 0
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.int32,
                   torch.int64, torch.uint8, torch.bool, torch.complex64):
@@ -124,10 +130,10 @@ MOVE = BEGIN + '''
                                         dist.P2POp(dist.irecv, got, (rank - 1) % size)]):
         work.wait()
     n += bool((got == (rank - 1) % size).all())
-    print('right', n)
+    print('right', name_of_part, n)
 '''
 
-ASYNC = BEGIN + '''
+ASYNC = '''
     tensors = [torch.full((1000 + i,), float(rank)) for i in range(50)]
     works = [dist.all_reduce(t, async_op=True) for t in tensors]
     futures = [work.get_future().then(lambda f: f.value()[0].sum().item()) for work in works[::2]]
@@ -136,20 +142,23 @@ ASYNC = BEGIN + '''
     want = size * (size - 1) / 2
     assert all((t == want).all() for t in tensors)
     assert [f.wait() for f in futures] == [want * len(t) for t in tensors[::2]]
-    if rank > 0:
-        time.sleep(1)
+    mark = os.path.join(os.environ['GATE_DIR'], 'many')
+    while rank > 0 and not os.path.exists(mark):        # Rank 0 is far ahead.
+        time.sleep(0.001)
     for i in range(5000):                               # Nobody of rank 0 waits for those, nor keeps them.
         x = torch.full((1,), float(i) if rank == 0 else 0.0)
         work = dist.all_reduce(x, async_op=True)
+        if rank == 0 and i == 1000:
+            open(mark, 'w').close()
         if rank > 0:
             work.wait()
             assert x.item() == i, (x.item(), i)
     x = torch.ones(1)
     dist.all_reduce(x)
-    print('right', x.item())
+    print('right', name_of_part, x.item())
 '''
 
-WRONG = BEGIN + '''
+WRONG = '''
     def wrong(what, call):
         try:
             call()
@@ -170,34 +179,40 @@ WRONG = BEGIN + '''
     wrong('long', lambda: dist.all_gather([torch.ones(3)] * size, one))
     wrong('twice', lambda: dist.init_process_group('muster'))
     dist.all_reduce(one)                                # All of that was refused before it began.
-    print('right', one.tolist())
+    print('right', name_of_part, one.tolist())
 '''
 
 
-def right(c):
-    c.wait()
-    return [line.split()[1:] for line in c.lines('right')], c.lines('WRONG')
+PARTS = {'REDUCE': REDUCE, 'MOVE': MOVE, 'ASYNC': ASYNC, 'WRONG': WRONG}
 
 
-def test_reductions_of_every_type_give_what_gloo_gives(cluster):
-    found, wrong = right(cluster(REDUCE, 3, args=[3]))
-    assert not wrong and found == [[str(7 * 4 * 5 + 3)]] * 3, (found, wrong[:5])
+@pytest.fixture(scope='module')
+def said():
+    """said(begin) -> lines, of all three ranks; each part has names of its own."""
+    script = textwrap.dedent(BEGIN)
+    for name, part in PARTS.items():
+        script += f'def part(name_of_part):\n{textwrap.indent(textwrap.dedent(part), "    ")}\npart({name!r})\n'
+    with kit.World() as world:
+        c = tools.Cluster(world, script + "run.barrier('end')\n", 3, flags=('--max-restarts', '0'))
+        codes = c.wait(codes=range(-64, 256))
+        out, errors = c.out(), c.errors()
+    return lambda begin: [line for line in out.splitlines() if line.startswith(begin)] or [f'{codes} {errors[-3000:]}']
 
 
-def test_broadcast_all_gather_and_sends_move_every_type(cluster):
-    found, _ = right(cluster(MOVE, 3, args=[3]))
-    assert found == [[str(11 * (3 * 2 + 4) + 1)]] * 3, found
+def test_reductions_of_every_type_give_what_gloo_gives(said):
+    assert said('right REDUCE') == [f'right REDUCE {7 * 4 * 5 + 3}'] * 3, said('WRONG')[:5]
 
 
-def test_background_operations_can_be_waited_for_in_any_order_or_never(cluster):
-    found, _ = right(cluster(ASYNC, 2, args=[2]))
-    assert found == [['2.0']] * 2
+def test_broadcast_all_gather_and_sends_move_every_type(said):
+    assert said('right MOVE') == [f'right MOVE {11 * (3 * 2 + 4) + 1}'] * 3
 
 
-def test_what_the_backend_has_not_is_a_clear_error_and_the_group_goes_on(cluster):
-    c = cluster(WRONG, 2, args=[2])
-    found, _ = right(c)
-    assert found == [['[2.0,', '2.0]']] * 2
+def test_background_operations_can_be_waited_for_in_any_order_or_never(said):
+    assert said('right ASYNC') == ['right ASYNC 3.0'] * 3
+
+
+def test_what_the_backend_has_not_is_a_clear_error_and_the_group_goes_on(said):
+    assert said('right WRONG') == ['right WRONG [3.0, 3.0]'] * 3
     for name, words in (('product', 'NotImplementedError backend muster has no ReduceOp.PRODUCT'),
                         ('int8', 'TypeError all_reduce: backend muster does not reduce torch.int8'),
                         ('device', 'TypeError all_reduce: backend muster has no meta tensors: for those, '
@@ -206,64 +221,71 @@ def test_what_the_backend_has_not_is_a_clear_error_and_the_group_goes_on(cluster
                         ('gather', 'NotImplementedError backend muster has no gather'),
                         ('alltoall', 'NotImplementedError backend muster has no alltoall'),
                         ('anysource', 'NotImplementedError backend muster has no recv_anysource'),
-                        ('few', 'ValueError all_gather: a list of 2 tensors is needed'),
+                        ('few', 'ValueError all_gather: a list of 3 tensors is needed'),
                         ('long', 'ValueError all_gather: all outputs must have'),
                         ('twice', 'RuntimeError trying to initialize the default process group twice')):
-        said = c.lines(name + ' ')
-        assert len(said) == 2 and all(line.startswith(f'{name} {words}') for line in said), said
+        found = said(name + ' ')
+        assert len(found) == 3 and all(line.startswith(f'{name} {words}') for line in found), found
 
 
-def test_a_process_by_itself_is_rank_0_of_1(alone):
-    done = alone('''
-        import os
-        import muster.torch
-        import torch
-        import torch.distributed as dist
-        dist.init_process_group('muster')
-        x = torch.arange(3.0)
+# One process, without an agent: what is muster's business comes last.
+BY_ITSELF = '''
+    import datetime
+    import os
+    import muster.torch
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+
+    def child(rank, port):
+        os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
+        dist.init_process_group('gloo', rank=rank, world_size=2)
+        x = torch.ones(1)
         dist.all_reduce(x)
-        print(dist.get_rank(), dist.get_world_size(), dist.get_backend(), x.tolist(), os.environ['RANK'],
-              os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'])
-    ''')
-    assert done.stdout == '0 1 muster [0.0, 1.0, 2.0] 0 1 0\n', done.stdout
+        os.write(1, f'child {x.item()}\\n'.encode())  # In one piece: both write there.
+
+    with __import__('socket').create_server(('127.0.0.1', 0)) as probe:
+        port = probe.getsockname()[1]
+    mp.start_processes(child, (port,), nprocs=2, start_method='fork')
+
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='0', RANK='0', WORLD_SIZE='1')
+    dist.init_process_group('gloo')
+    print('launcher', dist.get_backend(), dist.get_rank(), dist.get_world_size())
+    dist.destroy_process_group()
+    store = dist.TCPStore('localhost', 0, 2, True, datetime.timedelta(seconds=30), False)
+    try:
+        dist.init_process_group('muster', store=store, rank=0, world_size=2)
+    except RuntimeError as error:
+        print('launcher', error)
+    muster.current().leave()
+
+    for name in ('MASTER_ADDR', 'MASTER_PORT', 'RANK', 'WORLD_SIZE'):
+        del os.environ[name]
+    dist.init_process_group('muster')
+    x = torch.arange(3.0)
+    dist.all_reduce(x)
+    print('self', dist.get_rank(), dist.get_world_size(), dist.get_backend(), x.tolist(), os.environ['RANK'],
+          os.environ['WORLD_SIZE'], os.environ['LOCAL_RANK'])
+'''
 
 
-def test_ranks_of_another_launcher_are_torchs_business(alone):
-    done = alone('''
-        import datetime
-        import muster.torch
-        import torch.distributed as dist
-        dist.init_process_group('gloo')
-        print(dist.get_backend(), dist.get_rank(), dist.get_world_size())
-        dist.destroy_process_group()
-        store = dist.TCPStore('localhost', 0, 2, True, datetime.timedelta(seconds=30), False)
-        try:
-            dist.init_process_group('muster', store=store, rank=0, world_size=2)
-        except RuntimeError as error:
-            print(error)
-    ''', MASTER_ADDR='127.0.0.1', MASTER_PORT=0, RANK=0, WORLD_SIZE=1)
-    assert done.stdout.startswith('gloo 0 1\nbackend muster: this process is to be rank 0 of 2, but it was not '
-                                  'started by `muster run`'), done.stdout
+@pytest.fixture(scope='module')
+def by_itself():
+    """by_itself(begin) -> lines; if there are none, why."""
+    done = tools.alone(BY_ITSELF, check=False, timeout=120)
+    return lambda begin: [line for line in done.stdout.splitlines() if line.startswith(begin)] or [done.stderr[-3000:]]
 
 
-def test_ranks_that_a_script_gives_its_own_children_are_torchs_business_too(alone):
-    done = alone('''
-        import os
-        import muster.torch
-        import torch
-        import torch.distributed as dist
-        import torch.multiprocessing as mp
+def test_a_process_by_itself_is_rank_0_of_1(by_itself):
+    assert by_itself('self') == ['self 0 1 muster [0.0, 1.0, 2.0] 0 1 0']
 
-        def child(rank, port):
-            os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))
-            dist.init_process_group('gloo', rank=rank, world_size=2)
-            x = torch.ones(1)
-            dist.all_reduce(x)
-            os.write(1, f'sum {x.item()}\\n'.encode())  # In one piece: both write there.
 
-        if __name__ == '__main__':
-            with __import__('socket').create_server(('127.0.0.1', 0)) as probe:
-                port = probe.getsockname()[1]
-            mp.spawn(child, (port,), nprocs=2)
-    ''', timeout=120)
-    assert done.stdout.splitlines() == ['sum 2.0'] * 2, done.stdout
+def test_ranks_of_another_launcher_are_torchs_business(by_itself):
+    found = by_itself('launcher')
+    assert found[0] == 'launcher gloo 0 1' and len(found) == 2, found
+    assert found[1].startswith('launcher backend muster: this process is to be rank 0 of 2, but it was not started by '
+                               '`muster run`'), found
+
+
+def test_ranks_that_a_script_gives_its_own_children_are_torchs_business_too(by_itself):
+    assert by_itself('child') == ['child 2.0'] * 2
