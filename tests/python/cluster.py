@@ -142,12 +142,13 @@ class Cluster:
             file.write(str(step))
         os.rename(path + '.new', path)
 
-    def standing(self):
-        """Processes that wait now for the step after the limit."""
+    def standing(self, generation=None):
+        """Processes that wait now for the step after the limit, in that generation or any."""
         found = []
         for name in filter(str.isdigit, os.listdir(self.gate_dir)):
-            step = kit._read(os.path.join(self.gate_dir, name))
-            if step and int(step) == self.step_limit + 1 and kit.lives(int(name)):
+            where = kit._read(os.path.join(self.gate_dir, name)).decode().split()
+            if where and int(where[0]) == self.step_limit + 1 and generation in (None, int(where[1])) \
+                    and kit.lives(int(name)):
                 found.append(int(name))
         return found
 
@@ -159,13 +160,15 @@ class Cluster:
         """Until exactly these nodes train together, and stand before the same step; the last step that is done.
         A newcomer is taken in when a step ends: so they are let go step by step, and only when that will help."""
         def look():
-            status = self.job.status() or {'members': [], 'waiting': [], 'active': 0, 'generation': 0}
+            status = self.job.status() or {'members': [], 'waiting': [], 'generation': 0}
             members = [one['node'] for one in status['members']]
             warm = [one['node'] for one in status['waiting'] if one['state'] == 'warm']
-            if sorted(members) == sorted(names) and status['active'] == status['generation']:
-                return len(self.standing()) >= len(names) * self.job.nproc
-            if self.standing() and set(names) <= set(members + warm):
-                self.limit(self.step_limit + 1)
+            in_it = self.standing(status['generation'])
+            if sorted(members) == sorted(names) and len(in_it) >= len(names) * self.job.nproc:
+                return True
+            if set(names) <= set(members + warm) and (len(self.standing()) > len(in_it) or set(members) - set(names)):
+                if self.standing():  # … in an older generation, or together with those who are to go.
+                    self.limit(self.step_limit + 1)
             return False
         kit.wait_until(look, f'{names} stood before the same step', FIRST_S)
         return self.step_limit

@@ -20,23 +20,19 @@ LOOP = '''
     done, seen = 0, None
     while done < int(sys.argv[1]):
         group = stock.group
-        if stock.generation != seen:
-            seen = stock.generation
-            print('world', stock.rank, stock.size, dist.get_backend(group), os.getpid(), flush=True)
-        gate(done + 1)
-        x = torch.tensor([1.0, float(done)])
         try:
+            if stock.generation != seen:
+                word = torch.tensor([done])
+                dist.broadcast(word, 0, group=group)   # Newcomers go on where the others are.
+                done, seen = int(word), stock.generation
+                print('world', stock.rank, stock.size, dist.get_backend(group), os.getpid(), flush=True)
+            gate(done + 1)
+            x = torch.ones(1)
             dist.all_reduce(x, group=group)
         except RuntimeError:
-            continue                               # Somebody was lost: the next group is without it.
+            continue                                   # Somebody was lost: the next group is without it.
         assert x[0] == stock.size
-        done = int(x[1] / x[0]) + 1 if stock.rank == 0 else done + 1
-        word = torch.tensor([done])
-        try:
-            dist.broadcast(word, 0, group=group)   # Newcomers go on where the others are.
-        except RuntimeError:
-            continue
-        done = int(word)
+        done += 1
     print('done', done, flush=True)
     run.barrier('end')
 '''

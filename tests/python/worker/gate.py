@@ -8,6 +8,8 @@ Without a test that says so, as when a script is run alone, nothing stops.
 import os
 import time
 
+import muster
+
 LOOK_S = 0.001
 _folder = os.environ.get('GATE_DIR')
 
@@ -18,12 +20,13 @@ def _limit():
 
 
 def gate(step):
-    """Waits until steps of that number may be computed. Meanwhile a file says that this process stands here."""
+    """Waits until steps of that number may be computed. Meanwhile a file says that this process stands here, and in
+    which generation."""
     if _folder is None or step <= _limit():
         return
     mine = os.path.join(_folder, str(os.getpid()))
     with open(mine + '.new', 'w', encoding='ascii') as file:
-        file.write(str(step))
+        file.write(f'{step} {muster.current().core.group()[0]}')
     os.rename(mine + '.new', mine)
     while step > _limit():
         time.sleep(LOOK_S)
