@@ -182,8 +182,20 @@ WRONG = '''
     print('right', name_of_part, one.tolist())
 '''
 
+STOP = '''
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
+    loss = parallel(torch.ones(3)).sum()
+    run.barrier('end')
+    run.stop()
+    for name, call in (('backward', loss.backward), ('barrier', dist.barrier)):
+        try:
+            call()
+        except Exception as error:
+            print('stopped', name, type(error).__name__)
+'''
 
-PARTS = {'REDUCE': REDUCE, 'MOVE': MOVE, 'ASYNC': ASYNC, 'WRONG': WRONG}
+
+PARTS = {'REDUCE': REDUCE, 'MOVE': MOVE, 'ASYNC': ASYNC, 'WRONG': WRONG, 'STOP': STOP}
 
 
 @pytest.fixture(scope='module')
@@ -193,7 +205,7 @@ def said():
     for name, part in PARTS.items():
         script += f'def part(name_of_part):\n{textwrap.indent(textwrap.dedent(part), "    ")}\npart({name!r})\n'
     with kit.World() as world:
-        c = tools.Cluster(world, script + "run.barrier('end')\n", 3, flags=('--max-restarts', '0'))
+        c = tools.Cluster(world, script, 3, flags=('--max-restarts', '0'))
         codes = c.wait(codes=range(-64, 256))
         out, errors = c.out(), c.errors()
     return lambda begin: [line for line in out.splitlines() if line.startswith(begin)] or [f'{codes} {errors[-3000:]}']
@@ -226,6 +238,11 @@ def test_what_the_backend_has_not_is_a_clear_error_and_the_group_goes_on(said):
                         ('twice', 'RuntimeError trying to initialize the default process group twice')):
         found = said(name + ' ')
         assert len(found) == 3 and all(line.startswith(f'{name} {words}') for line in found), found
+
+
+def test_a_worker_that_is_stopped_hears_so_by_the_same_exception_in_backward_as_elsewhere(said):
+    assert said('stopped backward') == ['stopped backward Done'] * 3
+    assert said('stopped barrier') == ['stopped barrier Done'] * 3
 
 
 # One process, without an agent: what is muster's business comes last.

@@ -5,7 +5,8 @@ import torch
 import torch.distributed as dist
 
 from .. import _muster
-from ._work import Finisher, Work, again
+from ..errors import Done, Left, PeerLost, Stale
+from ._work import Failed, Finisher, Work, again
 
 RedOp = dist.ReduceOp.RedOpType
 REDUCTIONS = {RedOp.SUM: _muster.SUM, RedOp.AVG: _muster.MEAN, RedOp.MIN: _muster.MIN,
@@ -68,9 +69,14 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- how an operation begins ----
 
     def _start(self, kind, source, out, count, dtype, **more):
+        """What can not begin any more has failed when it is waited for: DDP's C++ calls this during
+        backward, and would make any exception into a RuntimeError."""
         if self.broken is not None:
-            raise again(self.broken) from self.broken
-        return self._run.start(kind, source, out, count, dtype, timeout_ms=self._timeout_ms, **more)
+            return Failed(again(self.broken))
+        try:
+            return self._run.start(kind, source, out, count, dtype, timeout_ms=self._timeout_ms, **more)
+        except (PeerLost, Stale, Done, Left) as error:
+            return Failed(error)
 
     def _work(self, started, tensors, after=None):
         return self._keep(Work(self, started, tensors, after))

@@ -16,6 +16,16 @@ def again(error):
     return errors.make(error.status, error.text, error.lost_rank)
 
 
+class Failed:
+    """In place of a call that could not be started."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def finish(self, _timeout_ms=-1):
+        raise self._error
+
+
 class Work(TorchWork):
     """Calls that were started, and what is to be done when all of them have succeeded. Its tensors
     stay until then. Any thread may wait for it, several at a time."""
