@@ -40,7 +40,8 @@ TRAIN = f'''
             optimizer.step()
             run.state['steps of three'] += run.size == 3
         scheduler.step()
-        print('port', run.addresses[run.world.rank].rpartition(':')[2], run.size, flush=True)
+        world = run.world
+        print('port', world.addresses[world.rank].rpartition(':')[2], run.size, flush=True)
         if run.state['steps of three'] > 40:
             break
     print('done', flush=True)
@@ -49,10 +50,9 @@ TRAIN = f'''
 OBJECTS = '''
     import muster.torch
     import torch.distributed as dist
-    run = muster.join()
-    while run.size < 2:
-        run.wait(run.generation)
-    print('port', run.addresses[run.rank].rpartition(':')[2], flush=True)
+    from gate import together
+    world = together(muster.join(), 2)
+    print('port', world.addresses[world.rank].rpartition(':')[2], flush=True)
     dist.init_process_group('muster')
     print(dist.get_backend())
     found = [None] * 2
