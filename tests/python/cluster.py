@@ -109,9 +109,10 @@ class Cluster:
         return self.job.members()[who] if isinstance(who, int) else who
 
     def kill(self, who):
-        """kill -9 of a whole node, agent and all; its name."""
+        """kill -9 of a whole node, agent and all, of which nothing is left then; its name."""
         name = self.name(who)
         self.nodes[name].kill9()
+        kit.wait_until(lambda: not self.nodes[name].pids(), f'nothing was left of {name}')
         return name
 
     def worker_pids(self, who):
@@ -124,6 +125,8 @@ class Cluster:
         name = self.name(who)
         for pid in self.worker_pids(name):
             kit._kill(pid, number)
+            if number == signal.SIGKILL:
+                kit.wait_until(lambda pid=pid: not kit.lives(pid), f'{pid} was gone')
         return name
 
     def drain(self, who):
