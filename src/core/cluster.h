@@ -82,7 +82,7 @@ enum note_kind {
     NOTE_DRAINING,
     NOTE_GONE,
     NOTE_REFUSED,
-    NOTE_TAKEOVER,
+    NOTE_TAKEOVER, /* from checkpoint `value`; 0: none is known, so from what its nodes have */
     NOTE_FINISHED,
     NOTE_ENDED,
     NOTE_RESTARTED,

@@ -305,6 +305,12 @@ static int apply_active(struct cluster *c, const struct rec_active *r, struct ef
     }
     j->active = j->number;
     j->active_n = j->members_n;
+    /* What they went on from they have said on entering, and need not say again. */
+    EACH_IN (c, &j->seniors, n) {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            take_checkpoint(j, node_worker(c, n, s));
+        }
+    }
     j->pending = false;
     j->takeover_asked = false;
     j->faulted = true; /* A member may have stopped before; if none has, that is seen at once. */

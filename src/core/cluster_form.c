@@ -207,6 +207,9 @@ static void form_takeover(struct cluster *c, struct job *j, struct effects *fx)
     if (j->faulted && heal_try(c, j, true, fx)) {
         return; /* They had stopped: what they saved last is not to be trusted. */
     }
+    if (j->saving) {
+        return; /* It starts from the checkpoint whose record is on its way. */
+    }
     if (form_fresh(c, j, fx)) {
         say_note(fx,
                  &(struct note){.kind = NOTE_TAKEOVER,

@@ -52,6 +52,13 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     }
 }
 
+void take_checkpoint(struct job *j, const struct worker *w)
+{
+    if (w->active_inc == w->incarnation && w->entered >= j->active) {
+        j->saved = MAX(j->saved, w->checkpoint);
+    }
+}
+
 static void take_report(struct cluster *c, struct node *n, const struct report *r,
                         struct effects *fx)
 {
@@ -86,9 +93,8 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     }
     w->port = r->port;
     job_stepped(c, j, r->step);
-    if (w->active_inc == w->incarnation && w->entered >= j->active) {
-        j->saved = MAX(j->saved, r->checkpoint);
-    }
+    w->checkpoint = r->checkpoint;
+    take_checkpoint(j, w);
     note_change(c, n, r->slot, was, r, fx);
     take_fault(c, j, n, w, r, fx);
     if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {

@@ -29,7 +29,8 @@ struct worker {
     uint64_t entered;
     uint64_t reached;
     uint64_t step;
-    uint32_t fault_inc; /* the life that has stopped; the rest is as it said then */
+    uint64_t checkpoint; /* as it said last; it counts if its life is active */
+    uint32_t fault_inc;  /* the life that has stopped; the rest is as it said then */
     uint8_t fault;
     uint64_t fault_step;
     wid odd;
@@ -274,6 +275,7 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx);
 int on_closed(struct cluster *c, const struct event *e, struct effects *fx);
 void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct report *reports,
                   uint32_t reports_n, struct effects *fx);
+void take_checkpoint(struct job *j, const struct worker *w); /* if its life is active */
 void node_leave(struct cluster *c, struct node *n, struct effects *fx);
 
 /* cluster_budget.c: whose fault an end was, and what it costs */

@@ -113,9 +113,19 @@ static void say_who(const struct msg_event *e, char *buf, size_t cap)
     snprintf(buf, cap, "worker %s of node '%s'", worker, e->node);
 }
 
+/* Of a checkpoint that nobody lived to tell of only the nodes know. */
+static void say_base(const struct msg_event *e, char *buf, size_t cap)
+{
+    if (e->value != 0) {
+        snprintf(buf, cap, "step %" PRIu64, e->value);
+    } else {
+        snprintf(buf, cap, "what its nodes have saved, if anything");
+    }
+}
+
 static void say_what(const struct msg_event *e, char *buf, size_t cap)
 {
-    char who[NAME_MAX_LEN + 64], code[48], step[40] = "";
+    char who[NAME_MAX_LEN + 64], code[48], step[40] = "", base[48];
     const char *colon = e->reason[0] != '\0' ? ": " : "";
 
     say_who(e, who, sizeof(who));
@@ -177,8 +187,9 @@ static void say_what(const struct msg_event *e, char *buf, size_t cap)
         snprintf(buf, cap, "refused%s%s", colon, e->reason);
         break;
     case NOTE_TAKEOVER:
-        snprintf(buf, cap, "takeover: generation %" PRIu64 " starts from step %" PRIu64 "%s%s",
-                 e->generation, e->value, colon, e->reason);
+        say_base(e, base, sizeof(base));
+        snprintf(buf, cap, "takeover: generation %" PRIu64 " starts from %s%s%s", e->generation,
+                 base, colon, e->reason);
         break;
     case NOTE_FINISHED:
         snprintf(buf, cap, "a worker has finished%s, the job is ending", step);

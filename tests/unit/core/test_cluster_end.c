@@ -73,6 +73,41 @@ static void a_takeover_starts_from_the_newest_checkpoint(void **state)
     assert_int_equal(flags, GENERATION_CHECKPOINTED);
 }
 
+/* It was said before the generation was active, and nobody says it again. */
+static void what_the_first_generation_went_on_from_is_known_when_it_is_active(void **state)
+{
+    uint8_t flags;
+
+    join("a");
+    pass(WINDOW_MS);
+    at("a")->reports[0].checkpoint = 15;
+    enter("a");
+    assert_int_equal(job().active, 1);
+    assert_int_equal(job().checkpoint, 15);
+    bye("a");
+    join("b");
+    pass(WINDOW_MS);
+    expect_generation("fresh", "b");
+    assert_int_equal(base_step(&flags), 15);
+}
+
+static void a_takeover_waits_for_the_record_of_what_the_last_member_saved(void **state)
+{
+    uint8_t flags;
+
+    form("a");
+    want(1);
+    join("b");
+    pass(WINDOW_MS);
+    hold();
+    at("a")->reports[0].checkpoint = 60;
+    exits("a", 0, 137);
+    sync_all();
+    expect_generation("fresh", "b");
+    assert_int_equal(base_step(&flags), 60);
+    assert_int_equal(flags, GENERATION_CHECKPOINTED);
+}
+
 static void those_who_hold_no_state_can_not_name_a_checkpoint(void **state)
 {
     form("a");
@@ -400,6 +435,8 @@ int main(void)
         CASE(when_all_are_proved_dead_a_takeover_starts_at_once_from_step_0),
         CASE(a_node_that_said_bye_is_proved_dead),
         CASE(a_takeover_starts_from_the_newest_checkpoint),
+        CASE(what_the_first_generation_went_on_from_is_known_when_it_is_active),
+        CASE(a_takeover_waits_for_the_record_of_what_the_last_member_saved),
         CASE(those_who_hold_no_state_can_not_name_a_checkpoint),
         CASE(those_not_proved_dead_are_waited_for_since_their_last_word),
         CASE(one_unproved_is_enough_to_wait),
