@@ -11,14 +11,14 @@ import kit
 
 SLOWSYNC = os.path.join(elastic.PROGRAMS, 'libslowsync.so')
 CHUNK = 4 << 20
-TAKEOVER = re.compile(r'takeover: generation (\d+) starts from step (\d+)')
+TAKEOVER = re.compile(r'takeover: generation (\d+) starts from (?:step (\d+)|what its nodes have saved)')
 RESTORED = re.compile(r'checkpoint: step (\d+) \(epoch \d+\) is restored from')
 SAVED = re.compile(r'checkpoint: step (\d+) is saved: .* by (\d+) worker')
 
 
 def small(steps, *args):
     """A few KB: one chunk, one writer."""
-    return elastic.trainer(steps, '--sleep-us', '1000', *args)
+    return elastic.trainer(steps, *args)
 
 
 def large(steps, *args, count=1_100_000):
@@ -35,9 +35,8 @@ class Saving(elastic.Training):
         super().__init__(world, model, '--max-restarts', str(restarts), '--ckpt-every', str(every), *flags,
                          **more)
 
-    def start(self, *names, flags=(), folder=None, **more):
-        for name in names:
-            super().start(name, flags=('--ckpt-dir', folder or self.folder, *flags), **more)
+    def spawn(self, name, flags=(), folder=None, **more):
+        super().spawn(name, flags=('--ckpt-dir', folder or self.folder, *flags), **more)
 
     # ---- what is said ----
 
@@ -53,18 +52,24 @@ class Saving(elastic.Training):
         return [int(step) for step in RESTORED.findall(self.logs())]
 
     def takeovers(self):
-        """(generation, step that it starts from) as the orchestrator said."""
-        return [tuple(map(int, found)) for found in TAKEOVER.findall(self.orchestrator.log())]
+        """(generation, step that it starts from) as the orchestrator said; 0: it knew of none."""
+        return [(int(number), int(step or 0)) for number, step in TAKEOVER.findall(self.orchestrator.log())]
 
     def first_after(self, generation):
         """The first step that was done from that generation on; 0: none was."""
         return min((step for step, number, _, _ in self.steps() if number >= generation), default=0)
 
-    def wait_saved(self, n=1, after=0):
-        """Until n steps after that one are there; they."""
-        return kit.wait_until(lambda: [s for s in steps_in(self.folder) if s > after][:n]
-                              if len([s for s in steps_in(self.folder) if s > after]) >= n else None,
-                              f'{n} checkpoints after step {after} were there')
+    def wait_saved(self, step):
+        """Until the orchestrator knows of it: whoever wrote it says so when the next one can be written."""
+        self.orchestrator.wait_log(f"job '{self.job.name}': step {step} is saved")
+
+    def save_upto(self, step, after=0, then=None):
+        """Each that is to be saved, up to that one, is there before the next step begins: then none is left out
+        because the one before it is still being written. Then it may go on to another limit."""
+        for one in range(after + self.every, step + 1, self.every):
+            self.limit(one)
+            self.wait_saved(one)
+        self.limit(step if then is None else then)
 
     # ---- what is done ----
 

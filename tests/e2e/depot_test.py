@@ -9,6 +9,7 @@ usage: [SEED=n] depot_test.py MUSTER [CASE…]
 import os
 import random
 import re
+import signal
 import subprocess
 import time
 
@@ -26,7 +27,7 @@ PLACE = 'orchestrator:'
 class Kept(ckpt.Saving):
     """Nodes whose checkpoints the orchestrator keeps; `kept` is where."""
 
-    def __init__(self, world, model, *flags, serve=elastic.SERVE, **more):
+    def __init__(self, world, model, *flags, serve=kit.SERVE, **more):
         port = kit.free_port()
         super().__init__(world, model, *flags, folder=PLACE, serve=(*serve, '--http', f'127.0.0.1:{port}'), **more)
         self.web = web.Web(self.orchestrator, port)
@@ -34,18 +35,6 @@ class Kept(ckpt.Saving):
 
     def steps_kept(self):
         return ckpt.steps_in(self.kept)
-
-    def wait_kept(self, step):
-        """Until that one is there, and a worker has said so."""
-        kit.wait_until(lambda: step in self.steps_kept() and step in [s for s, _ in self.saved()],
-                       f'step {step} was kept')
-
-    def reach(self, step, limit):
-        """Each is kept, up to that one, before the next begins; then it may go on so far."""
-        for one in range(self.every, step + 1, self.every):
-            self.limit(one)
-            self.wait_kept(one)
-        self.limit(limit)
 
     def count(self, name):
         """Since the orchestrator's last start."""
@@ -59,33 +48,39 @@ def bytes_of(count):
     return 2 * 4 * count  # weights and momentum
 
 
-def huge(steps, *args, count=12_500_000):
-    """100 MB: 24 chunks, which take a while."""
-    return elastic.trainer(steps, '--count', str(count), *args, samples=100, batch=4, slices=4)
+HUGE = 12_500_000 if kit.FULL else 6_000_000
+
+
+def huge(steps):
+    """48 MB, or 100: 12 or 24 chunks, which take a while."""
+    return elastic.trainer(steps, '--count', str(HUGE), samples=100, batch=4, slices=4)
 
 
 # ---- everyone is lost ----
 
+KILL_STEPS = 14  # from one kill to the next, or a few less
+
+
 def kill_all_nodes_again_and_again(model, seed, kills_n):
     chance = random.Random(seed)
     with kit.World() as world:
-        job = Kept(world, model, nnodes='2', nproc=2)
-        job.limit(0)
-        names, back, told = ('a0', 'b0'), 0, []
+        job = Kept(world, model, nnodes='2', nproc=2, limit=0)
+        names, told = ('a0', 'b0'), []
         job.start(*names)
         try:
             for i in range(kills_n):
-                at = back + chance.randrange(1, 12)
+                at = i * KILL_STEPS + chance.randrange(1, 12)
                 job.limit(at + 4)
-                kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done')
+                kit.wait_until(lambda at=at: job.last() >= at, f'step {at} was done')
+                if chance.random() < 0.7:  # There is time to put some.
+                    kit.wait_until(job.steps_kept, 'one was kept')
                 time.sleep(chance.random() / 20)
                 before = len(job.takeovers())
                 job.kill_nodes(*names)
                 names = f'a{i + 1}', f'b{i + 1}'
                 job.limit(at + 4 + job.every)  # It may have saved the last that it could do.
                 job.start(*names)
-                back = ckpt.went_back(job, before + 1)
-                told.append(f'{at}→{back}')
+                told.append(f'{at}→{ckpt.went_back(job, before + 1)}')
             job.limit(elastic.NO_LIMIT)
             job.ends_the_same(*names)
         except Exception as error:
@@ -99,19 +94,18 @@ def kill_all_nodes_again_and_again(model, seed, kills_n):
 
 
 def test_every_node_is_lost_again_and_again_and_new_ones_go_on_with_the_same_bits():
-    kills_n = 20 if kit.FULL else 4
+    kills_n = 20 if kit.FULL else 3
+    steps = kills_n * KILL_STEPS + 10
     for seed in [SEED] if SEED is not None else (1, 2, 11) if kit.FULL else (1,):
-        slow = ('--sleep-us', '20000')  # There is time to put some.
-        model = ckpt.large(kills_n * 14, *slow) if seed < 10 else elastic.trainer(kills_n * 14, *slow)
+        model = ckpt.large(steps) if seed < 10 else ckpt.small(steps)
         kill_all_nodes_again_and_again(model, seed, kills_n)
 
 
 def test_all_workers_are_killed_and_the_orchestrator_too():
     with kit.World() as world:
-        job = Kept(world, ckpt.large(30), nnodes='2')
-        job.limit(0)
+        job = Kept(world, ckpt.large(30), nnodes='2', limit=0)
         job.start('a', 'b')
-        job.reach(10, 12)
+        job.save_upto(10, then=12)
         job.orchestrator.kill9()
         job.kill_workers()
         job.orchestrator.start()
@@ -123,10 +117,9 @@ def test_all_workers_are_killed_and_the_orchestrator_too():
 def test_a_new_cluster_of_another_size_goes_on_from_what_is_kept_compressed_too():
     model = ckpt.large(24)
     with kit.World() as world:
-        job = Kept(world, model, '--ckpt-zstd', nnodes='1', nproc=4)
-        job.limit(0)
+        job = Kept(world, model, '--ckpt-zstd', nnodes='1', nproc=4, limit=0)
         job.start('a')
-        job.reach(10, 12)
+        job.save_upto(10, then=12)
         job.orchestrator.say('shutdown', job.job.name)
         assert job.nodes['a'].wait() == 0
         job.job.nproc = 2
@@ -142,10 +135,9 @@ def test_a_new_cluster_of_another_size_goes_on_from_what_is_kept_compressed_too(
 def test_seven_workers_cost_the_orchestrator_one_copy():
     count = 1_100_000
     with kit.World() as world:
-        job = Kept(world, ckpt.large(16, count=count), nnodes='1', nproc=2)
-        job.limit(0)
+        job = Kept(world, ckpt.large(16, count=count), nnodes='1', nproc=2, limit=0)
         job.start('a')
-        job.reach(10, 12)
+        job.save_upto(10, then=12)
         job.kill_nodes()
         assert job.count(GIVEN) == 0
         job.job.nproc = 7
@@ -160,11 +152,10 @@ def test_seven_workers_cost_the_orchestrator_one_copy():
 
 def test_what_is_kept_in_memory_is_not_fetched():
     with kit.World() as world:
-        job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2')
-        job.limit(0)
+        job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2', limit=0)
         job.start('a', 'b')
-        job.reach(10, 12)
-        kit.wait_until(lambda: max(job.steps())[0] >= 12, 'step 12 was done')
+        job.save_upto(10)
+        job.reach(12)
         job.kill_workers()
         kit.wait_until(lambda: job.restored(), 'it was restored')
         assert job.count(GIVEN) == 0 and set(job.restored()) <= {11, 12}, (job.count(GIVEN), job.restored())
@@ -175,10 +166,9 @@ def test_what_is_kept_in_memory_is_not_fetched():
 
 def test_of_the_same_step_the_one_in_memory_is_taken():
     with kit.World() as world:
-        job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2')
-        job.limit(0)
+        job = Kept(world, ckpt.large(24), '--keep-in-memory', nnodes='2', limit=0)
         job.start('a', 'b')
-        job.reach(10, 10)  # Of step 11 nothing is computed: the newest is 10, here and there.
+        job.save_upto(10)  # Of step 11 nothing is computed: the newest is 10, here and there.
         job.kill_workers()
         kit.wait_until(lambda: job.restored(), 'it was restored')
         job.limit(elastic.NO_LIMIT)
@@ -205,26 +195,25 @@ def break_in_the_middle(job, bytes_n, strike):
         job.limit(step)
         until = time.monotonic() + kit.LONG_S
         while step not in job.steps_kept() and time.monotonic() < until:
-            if bytes_n // 10 < arrived(job, step) < bytes_n * 8 // 10:
+            if bytes_n * 4 // 10 < arrived(job, step) < bytes_n * 9 // 10:
                 strike()
                 if step in job.steps_kept():
                     break
                 return step, arrived(job, step)
             time.sleep(0.001)
-        job.wait_kept(step)
+        job.wait_saved(step)
     raise AssertionError('no put was caught in the middle')
 
 
 def test_an_orchestrator_that_is_killed_in_the_middle_of_a_put_gets_the_rest_of_it():
     model = huge(40)
-    bytes_n = bytes_of(12_500_000)
+    bytes_n = bytes_of(HUGE)
     with kit.World() as world:
-        job = Kept(world, model, every=3, nnodes='2')
-        job.limit(0)
+        job = Kept(world, model, every=3, nnodes='2', limit=0)
         job.start('a', 'b')
         step, there = break_in_the_middle(job, bytes_n, job.orchestrator.kill9)
         job.orchestrator.start()
-        job.wait_kept(step)
+        job.wait_saved(step)
         assert f'step {step} is not saved' not in job.logs()
         received = job.count(RECEIVED)
         # What was on the disk is not sent again, but for what was not whole, or not answered.
@@ -238,10 +227,9 @@ def test_an_orchestrator_that_is_killed_in_the_middle_of_a_put_gets_the_rest_of_
 def test_a_worker_that_is_killed_in_the_middle_of_a_put_costs_that_one_only():
     model = huge(9)
     with kit.World() as world:
-        job = Kept(world, model, every=2, nnodes='1:2')
-        job.limit(0)
+        job = Kept(world, model, every=2, nnodes='1:2', limit=0)
         job.start('a', 'b')
-        step, _ = break_in_the_middle(job, bytes_of(12_500_000), lambda: job.kill_workers('a'))  # It has rank 0.
+        step, _ = break_in_the_middle(job, bytes_of(HUGE), lambda: job.kill_workers('a'))  # It has rank 0.
         job.limit(elastic.NO_LIMIT)
         job.ends_the_same()
         assert job.takeovers() == [], job.takeovers()
@@ -252,7 +240,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_put_costs_that_one_only():
 
 def test_large_puts_cost_nobody_its_lease():
     with kit.World() as world:
-        job = Kept(world, huge(12), every=2, nnodes='2', serve=('--lease', '1', '--join-window', '0.2'))
+        job = Kept(world, huge(12), every=2, nnodes='2', serve=kit.LAPSING)
         job.start('a', 'b')
         job.ends_the_same()
         assert len(job.saved()) >= 2, job.logs()
@@ -264,28 +252,30 @@ def test_large_puts_cost_nobody_its_lease():
 # ---- people, and those who leave ----
 
 def test_a_node_that_leaves_has_one_made_and_nothing_is_lost_with_the_last():
-    model = ckpt.small(400, '--sleep-us', '5000')
     with kit.World() as world:
-        job = Kept(world, model, '--grace', '10', every='1h', nnodes='1')
+        job = Kept(world, ckpt.small(1000), '--grace', '60', every='1h', nnodes='1', limit=0)
         job.start('a')
-        kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
-        job.nodes['a'].terminate()
-        step = kit.wait_until(job.steps_kept, 'one was kept')[0]
+        job.reach(5)
+        job.nodes['a'].send(signal.SIGTERM)
+        steps = job.step_until(job.steps_kept, 'one was kept')
+        job.nodes['a'].terminate()  # Nobody comes in its place: it need not wait any longer.
+        job.limit(elastic.NO_LIMIT)
         job.start('b')
         job.ends_the_same('b')
-        assert job.restored() == [step], (job.restored(), step)
+        assert job.restored() == steps, (job.restored(), steps)
 
 
 def test_people_can_want_one_and_the_job_knows_of_it():
     with kit.World() as world:
-        job = Kept(world, ckpt.small(1 << 40), every='1h', nnodes='2')
+        job = Kept(world, ckpt.small(1000), every='1h', nnodes='2', limit=0)
         job.start('a', 'b')
-        kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
+        job.reach(5)
         job.orchestrator.say('ckpt', 'save', job.job.name)
-        step = kit.wait_until(job.steps_kept, 'one was kept')[0]
-        kit.wait_until(lambda: f'step {step} is saved' in job.orchestrator.log(), 'an event said so')
+        step = job.step_until(job.steps_kept, 'one was kept')[0]
+        job.wait_saved(step)
         assert {n for _, n in job.saved()} == {1}, job.saved()  # One puts it there, whoever trains.
         job.orchestrator.say('shutdown', job.job.name)
+        job.limit(elastic.NO_LIMIT)
         assert [job.nodes[name].wait() for name in 'ab'] == [0, 0]
 
 
@@ -294,13 +284,12 @@ def test_people_can_want_one_and_the_job_knows_of_it():
 def test_without_room_it_is_said_and_training_goes_on():
     quota = str(2 * bytes_of(1_100_000) + (4 << 20))  # two, and not three
     with kit.World() as world:
-        job = Kept(world, ckpt.large(30, '--sleep-us', '1000'), nnodes='2', serve=(*elastic.SERVE, '--ckpt-quota', quota))
-        job.limit(0)
+        job = Kept(world, ckpt.large(30), nnodes='2', serve=(*kit.SERVE, '--ckpt-quota', quota), limit=0)
         job.start('a', 'b')
-        job.reach(10, 17)
+        job.save_upto(10, then=17)
         kit.wait_until(lambda: re.search(r'step 15 is not saved: .*--ckpt-quota.*Training goes on', job.logs()),
                        'it was said, and what to do')
-        kit.wait_until(lambda: max(job.steps())[0] >= 17, 'it went on')
+        job.reach(17)
         assert job.steps_kept() == [5, 10], ckpt.names_in(job.kept)
         job.demand_intact()
         job.orchestrator.say('ckpt', 'rm', PLACE, job.job.name, '5')
@@ -312,13 +301,11 @@ def test_without_room_it_is_said_and_training_goes_on():
 def test_the_oldest_makes_room_if_it_would_go_anyway():
     quota = str(2 * bytes_of(1_100_000) + (4 << 20))
     with kit.World() as world:
-        job = Kept(world, ckpt.large(30, '--sleep-us', '1000'), '--ckpt-keep', '1', nnodes='2',
-                   serve=(*elastic.SERVE, '--ckpt-quota', quota))
+        job = Kept(world, ckpt.large(30), '--ckpt-keep', '1', nnodes='2', limit=0,
+                   serve=(*kit.SERVE, '--ckpt-quota', quota))
+        job.start('a', 'b')
         for step in range(5, 25, 5):
-            job.limit(step + 2)
-            if step == 5:
-                job.start('a', 'b')
-            job.wait_kept(step)
+            job.save_upto(step, after=step - 5)
             assert job.steps_kept() == [s for s in (step - 5, step) if s > 0], job.steps_kept()  # two at least
         job.limit(elastic.NO_LIMIT)
         job.ends_the_same()
@@ -332,10 +319,9 @@ def test_of_a_damaged_one_it_is_said_and_the_one_before_is_taken():
                'no shard': lambda path: os.unlink(os.path.join(path, 'shard-0000'))}
     for what in damages if kit.FULL else list(damages)[:2]:
         with kit.World() as world:
-            job = Kept(world, ckpt.large(20), nnodes='2')
-            job.limit(0)
+            job = Kept(world, ckpt.large(20), nnodes='2', limit=0)
             job.start('a', 'b')
-            job.reach(15, 17)
+            job.save_upto(15, then=17)
             job.kill_nodes()
             damages[what](ckpt.path_of(job.kept, 15))
             job.limit(elastic.NO_LIMIT)
@@ -363,7 +349,7 @@ def test_all_damaged_is_not_the_same_as_none():
         job = Kept(world, ckpt.large(20), nnodes='1', restarts=0)
         job.limit(7)
         job.start('a')
-        job.wait_kept(5)
+        job.wait_saved(5)
         job.kill_nodes()
         ckpt.cut(ckpt.path_of(job.kept, 5, 'manifest'))
         before = ckpt.contents(job.kept)

@@ -23,15 +23,7 @@ GONE = re.compile(r'checkpoint: step (\d+) is taken away: the states of the work
 
 class Healing(ckpt.Saving):
     def __init__(self, *args, **more):
-        super().__init__(*args, **more)
-        self.limit(0)
-
-    def reach(self, step, limit=elastic.NO_LIMIT):
-        """Each that is to be saved up to that one is, and known to be, before the next begins; then it goes on."""
-        for one in range(self.every, step + 1, self.every):
-            self.limit(one)
-            self.orchestrator.wait_log(f"job '{self.job.name}': step {one} is saved")
-        self.limit(limit)
+        super().__init__(*args, limit=0, **more)
 
     def healed(self):
         """(step that it went back to, step after which they differed, node of the odd one), each time."""
@@ -59,7 +51,7 @@ class Healing(ckpt.Saving):
 
 
 def model(steps, *args, digest=5):
-    return elastic.trainer(steps, '--sleep-us', '500', '--digest-every', str(digest), *args)
+    return elastic.trainer(steps, '--digest-every', str(digest), *args)
 
 
 # ---- it heals ----
@@ -69,7 +61,7 @@ def test_three_workers_on_two_machines_go_back_and_end_with_the_same_bits():
         job = Healing(world, model(60), '--heal', every=10, nnodes='2')
         job.start('a', flags=('--nproc-per-node', '2'), before=mounts.host(world, 1))
         job.start('b', folder=there, before=mounts.host(world, 2), TRAINER_CORRUPT='22', TRAINER_CORRUPT_TIMES='1')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         job.ends_the_same()
         assert job.healed() == [(20, 25, 'b')], job.healed()
         assert len(elastic.digests(job.out())) == 3
@@ -84,16 +76,22 @@ def test_three_workers_on_two_machines_go_back_and_end_with_the_same_bits():
 def test_what_the_odd_one_saved_is_never_used():
     """It is rank 0, which writes what is saved on its host. All are killed as soon as the job has gone back, and
     then there is another orchestrator, which knows of nothing."""
-    trained = elastic.trainer(60, '--sleep-us', '4000', '--digest-every', '0')
+    trained = elastic.trainer(60, '--digest-every', '0')
     with ckpt.new_folder() as folder:
         with kit.World() as world:
             job = Healing(world, trained, '--heal', every=10, nnodes='3', folder=folder)
             job.start('a', TRAINER_CORRUPT='28', TRAINER_CORRUPT_TIMES='1')
             job.start('b', 'c')
-            job.reach(20)
+            job.save_upto(20, then=25)
+            job.orchestrator.stop()  # Nobody goes back before they are kept from saving that step once more.
+            job.limit(elastic.NO_LIMIT)
+            kit.wait_until(lambda: job.logs().count('step 31 is not committed') == 3, 'all stopped')
+            job.limit(20)
+            job.orchestrator.cont()
             job.wait_healed()
             assert job.healed() == [(20, 30, 'a')], job.healed()
             job.kill_workers()
+            job.limit(25)
             assert 30 not in ckpt.steps_in(folder), ckpt.steps_in(folder)
             assert job.taken_away() in ([30], []), job.taken_away()  # It may not have been there yet.
             assert ckpt.went_back(job, 1) == 20
@@ -112,8 +110,8 @@ def test_the_orchestrator_is_away_when_states_differ():
         job = Healing(world, model(60), '--heal', every=10, nnodes='3')
         job.start('a', 'b')
         job.start('c', TRAINER_CORRUPT='22', TRAINER_CORRUPT_TIMES='1')
-        job.reach(20, 24)
-        kit.wait_until(lambda: max(job.steps())[0] >= 24, 'step 24 was done')
+        job.save_upto(20, then=24)
+        job.reach(24)
         job.orchestrator.kill9()
         job.limit(elastic.NO_LIMIT)
         kit.wait_until(lambda: job.logs().count('step 26 is not committed') == 3, 'all stopped')
@@ -128,7 +126,7 @@ def test_what_the_orchestrator_keeps_is_gone_back_to():
         job = Healing(world, model(60, digest=0), '--heal', every=10, nnodes='3', folder='orchestrator:')
         job.start('a', TRAINER_CORRUPT='28', TRAINER_CORRUPT_TIMES='1')
         job.start('b', 'c')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         job.ends_the_same()
         assert job.healed() == [(20, 30, 'a')], job.healed()
         job.demand_same_processes(a=1, b=1, c=1)
@@ -139,7 +137,7 @@ def test_what_is_kept_in_memory_is_not_gone_back_to_if_it_is_newer():
         job = Healing(world, model(50), '--heal', '--keep-in-memory', every=10, nnodes='3')
         job.start('a', TRAINER_CORRUPT='22', TRAINER_CORRUPT_TIMES='1')
         job.start('b', 'c')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         job.ends_the_same()
         assert job.healed() == [(20, 25, 'a')], job.healed()
         job.demand_same_processes(a=1, b=1, c=1)
@@ -159,7 +157,7 @@ def heal_by_chance(seed):
             for name in nodes:
                 wrong = {'TRAINER_CORRUPT': str(at), 'TRAINER_CORRUPT_TIMES': str(times)} if name == odd else {}
                 job.start(name, **wrong)
-            job.reach(every)
+            job.save_upto(every, then=elastic.NO_LIMIT)
             job.ends_the_same()
             assert len(job.healed()) == times and all(node == odd for _, _, node in job.healed()), job.healed()
             assert all(back < at <= found for back, found, _ in job.healed()), job.healed()
@@ -182,7 +180,7 @@ def test_of_two_workers_nobody_can_tell_who_is_right():
         job = Healing(world, model(60), '--heal', every=10, nnodes='2')
         job.start('a')
         job.start('b', TRAINER_CORRUPT='22')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         job.fails('after step 25 the states of the workers differ', "it can't heal: no more than half")
         assert job.healed() == []
 
@@ -192,7 +190,7 @@ def test_without_heal_the_job_ends():
         job = Healing(world, model(60), every=10, nnodes='3')
         job.start('a', 'b')
         job.start('c', TRAINER_CORRUPT='22')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         why = job.fails('after step 25 the states of the workers differ', 'n3.0#1')
         assert 'heal' not in why, why
         assert 20 in ckpt.steps_in(job.folder)
@@ -213,7 +211,7 @@ def test_a_worker_that_goes_wrong_each_time_ends_the_job():
         job = Healing(world, model(60), '--heal', every=10, nnodes='3')
         job.start('a', 'b')
         job.start('c', TRAINER_CORRUPT='22')
-        job.reach(20)
+        job.save_upto(20, then=elastic.NO_LIMIT)
         job.fails("node 'c'", 'it went back 3 times, and did not get past step 25')
         assert job.healed() == [(20, 25, 'c')] * 3, job.healed()
         job.demand_same_processes(a=1, b=1, c=1)

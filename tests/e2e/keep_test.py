@@ -48,14 +48,13 @@ class Keeping(elastic.Training):
 def kill_all_again_and_again(model, seed, kills_n, **more):
     chance = random.Random(seed)
     with kit.World() as world:
-        job = Keeping(world, model, **more)
-        job.limit(0)
+        job = Keeping(world, model, limit=0, **more)
         job.start('a', 'b', 'c')
         done = 0
         for i in range(kills_n):
             at = done + chance.randrange(2, 8)
             job.limit(at + 4)
-            kit.wait_until(lambda at=at: max(job.steps(), default=(0,))[0] >= at, f'step {at} was done (seed {seed})')
+            kit.wait_until(lambda at=at: job.last() >= at, f'step {at} was done (seed {seed})')
             time.sleep(chance.random() / 20)
             job.kill_workers()
             kit.wait_until(lambda i=i: len(job.starts()) > i, f'there were {i + 1} starts (seed {seed})')
@@ -86,33 +85,34 @@ def test_of_a_larger_state_too():
 
 def test_people_can_want_a_checkpoint():
     with kit.World() as world:
-        job = ckpt.Saving(world, ckpt.small(1 << 40), every='1h', nnodes='2')
+        job = ckpt.Saving(world, ckpt.small(1000), every='1h', nnodes='2', limit=0)
         job.start('a', 'b')
-        kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
+        job.reach(5)
         assert 'saves a checkpoint after its next step' in job.orchestrator.say('ckpt', 'save', job.job.name)
-        first = job.wait_saved()[0]
-        kit.wait_until(lambda: f'step {first} is saved' in job.orchestrator.log(), 'an event said so')
+        job.step_until(lambda: len(ckpt.steps_in(job.folder)) == 1, 'one was saved')
+        job.wait_saved(ckpt.steps_in(job.folder)[0])
         job.orchestrator.say('ckpt', 'save', job.job.name)
-        job.wait_saved(after=first)
+        job.step_until(lambda: len(ckpt.steps_in(job.folder)) == 2, 'another one was saved')
         job.orchestrator.say('shutdown', job.job.name)
+        job.limit(elastic.NO_LIMIT)
         assert [job.nodes[name].wait() for name in 'ab'] == [0, 0]
 
 
 def test_a_node_that_leaves_has_a_checkpoint_made_and_nothing_is_lost_with_the_last():
     with ckpt.new_folder() as folder:
-        model = ckpt.small(400, '--sleep-us', '5000')
+        model = ckpt.small(1000)
         with kit.World() as world:
-            job = ckpt.Saving(world, model, '--grace', '4', every='1h', folder=folder, nnodes='1')
+            job = ckpt.Saving(world, model, '--grace', '60', every='1h', folder=folder, nnodes='1', limit=0)
             job.start('a')
-            kit.wait_until(lambda: max(job.steps(), default=(0,))[0] >= 5, 'five steps were done')
-            job.nodes['a'].terminate()
-            step = job.wait_saved()[0]
-            job.nodes['a'].wait()
+            job.reach(5)
+            job.nodes['a'].send(signal.SIGTERM)
+            steps = job.step_until(lambda: ckpt.steps_in(folder), 'one was saved')
+            job.nodes['a'].terminate()  # Nobody comes in its place: it need not wait any longer.
         with kit.World() as world:
             job = ckpt.Saving(world, model, every='1h', folder=folder, nnodes='1')
             job.start('a')
             job.ends_the_same()
-            assert job.restored() == [step], (job.restored(), step)
+            assert job.restored() == steps, (job.restored(), steps)
 
 
 if __name__ == '__main__':

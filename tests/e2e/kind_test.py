@@ -7,29 +7,30 @@ import kit
 
 def test_one_of_another_numeric_kind_is_refused_and_disturbs_nobody():
     with kit.World() as world:
-        job = elastic.Training(world, elastic.trainer(400, '--sleep-us', '2000'), '--max-restarts', '0',
-                               nnodes='1:3', MUSTER_NUMERICS_EXTRA='torch 1')
+        job = elastic.Training(world, elastic.trainer(300), '--max-restarts', '0', nnodes='1:3', limit=0,
+                               MUSTER_NUMERICS_EXTRA='torch 1')
         job.start('a', 'b')
-        job.trained(2)
+        job.made_by(2)
         job.start('c', MUSTER_NUMERICS_EXTRA='torch 2')
+        job.step_until(job.nodes['c'].ended, 'it had ended')
         assert job.nodes['c'].wait() != 0
         said = job.nodes['c'].out()
         assert 'status=-18' in said and 'extra: here torch 2 / there torch 1' in said, said
+        job.limit(elastic.NO_LIMIT)
         job.ends_well('a', 'b')
         assert all(size <= 2 for sizes in job.worlds().values() for size in sizes), job.worlds()
 
 
 def test_with_numerics_warn_it_is_taken_in_and_says_so():
     with kit.World() as world:
-        job = elastic.Training(world, elastic.trainer(2000, '--sleep-us', '1000'), nnodes='1:3',
-                               MUSTER_NUMERICS_EXTRA='torch 1')
+        job = elastic.Training(world, elastic.trainer(300), nnodes='1:3', limit=0, MUSTER_NUMERICS_EXTRA='torch 1')
         job.start('a', 'b')
-        job.trained(2)
+        job.made_by(2)
         job.start('c', flags=('--numerics', 'warn'), MUSTER_NUMERICS_EXTRA='torch 2')
-        job.trained(3)
+        job.made_by(3)
         assert 'extra: here torch 2 / there torch 1' in job.nodes['c'].log(), job.nodes['c'].log()
-        job.orchestrator.say('shutdown', job.job.name)
-        assert [job.nodes[name].wait() for name in 'abc'] == [0, 0, 0]
+        job.limit(elastic.NO_LIMIT)
+        job.ends_well('a', 'b', 'c')
 
 
 def stopped_for_gradients(job, *names):
@@ -44,11 +45,12 @@ def stopped_for_gradients(job, *names):
 
 def test_a_newcomer_that_rounds_otherwise_is_found_before_its_first_step_counts():
     with kit.World() as world:
-        job = elastic.Training(world, elastic.trainer(2000, '--sleep-us', '2000', '--digest-every', '0'),
-                               nnodes='1:3')
+        job = elastic.Training(world, elastic.trainer(1000, '--digest-every', '0'), nnodes='1:3', limit=0)
         job.start('a', 'b')
-        job.trained(2)
+        job.made_by(2)
         job.start('c', TRAINER_ROUND='1')
+        job.trickle_until(lambda: 'failed=' in job.out(), 'somebody had stopped')
+        job.limit(elastic.NO_LIMIT)
         why = stopped_for_gradients(job, 'a', 'b', 'c')
         assert all(re.search(r'others: n3\.0#1 \(rank 2\)$', text) for text in why), why
         assert all(size <= 2 for sizes in job.worlds().values() for size in sizes), job.worlds()

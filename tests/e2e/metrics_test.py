@@ -10,7 +10,6 @@ import re
 import kit
 import web
 
-SERVE = ('--lease', '2', '--join-window', '0.2')
 TRAINER = os.path.join(os.path.abspath(os.environ.get('E2E_PROGRAMS', '.')), 'trainer')
 GAUGE = 'muster_job_metric{job="default",name="loss"}'
 
@@ -36,10 +35,10 @@ def reached(job, step):
 
 def test_the_numbers_of_a_job_are_in_its_status_its_events_and_its_metrics():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         with orchestrator.web.stream('/v1/jobs/default/events?follow=1') as nothing:
             assert nothing.status == 404
-        job, nodes = start(orchestrator, 'a', 'b', steps=1500)
+        job, nodes = start(orchestrator, 'a', 'b', steps=100000)
         reached(job, 5)
         with orchestrator.web.stream('/v1/jobs/default/events') as stream:
             first = stream.until_kind('metrics', n=2).json()
@@ -56,7 +55,7 @@ def test_the_numbers_of_a_job_are_in_its_status_its_events_and_its_metrics():
 
 def test_the_numbers_of_the_last_step_are_the_last_that_are_told():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         job, nodes = start(orchestrator, 'a', 'b', steps=60)
         assert [node.wait() for node in nodes.values()] == [0, 0]
         assert reached(job, 60) == 60
@@ -68,7 +67,7 @@ def test_the_numbers_of_the_last_step_are_the_last_that_are_told():
 
 def test_the_numbers_go_on_when_rank_0_is_killed():
     with kit.World() as world:
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*kit.SERVE)
         job, nodes = start(orchestrator, 'a', 'b', 'c', steps=100000)
         kit.wait_until(lambda: len(job.members()) == 3, 'all three were members')
         before = reached(job, 5)
@@ -80,7 +79,7 @@ def test_the_numbers_go_on_when_rank_0_is_killed():
 
 def test_the_numbers_are_back_when_the_orchestrator_is():
     with kit.World() as world:
-        orchestrator = world.orchestrator(*SERVE)
+        orchestrator = world.orchestrator(*kit.SERVE)
         job, nodes = start(orchestrator, 'a', 'b', steps=100000)
         before = reached(job, 5)
         orchestrator.kill9()

@@ -13,17 +13,18 @@
  *     pid=12
  *     step=3 generation=2 rank=0 world=3 samples=16
  *     element=3 value=2 generation=1      (--shard: the element that it had in that step)
- *     digest=0123456789abcdef steps=40 samples=640 slices=99 again=3 pause_us=9 saves=2 status=-17
- * and it does what its environment says:
- *     TRAINER_LIMIT=FILE       8 bytes: it computes no slice of a step after that number
- *     TRAINER_CORRUPT=STEP     it changes its state, as a broken machine would, …
- *     TRAINER_CORRUPT_TIMES=N  … N times, if it comes there so often (0: each time)
+ *     heard=3 saved=1                     (while it waits for its limit: the newest generation, and
+ *                                         how many checkpoints it has ended, each time that
+ * changes) digest=0123456789abcdef steps=40 samples=640 slices=99 again=3 pause_us=9 saves=2
+ * status=-17 and it does what its environment says: TRAINER_LIMIT=FILE       8 bytes: it computes
+ * no slice of a step after that number TRAINER_CORRUPT=STEP     it changes its state, as a broken
+ * machine would, … TRAINER_CORRUPT_TIMES=N  … N times, if it comes there so often (0: each time)
  *     TRAINER_ROUND=STEP       from then on it rounds otherwise than the others do
  *     TRAINER_HANG=STEP        it does nothing any more in that step, once
- *     TRAINER_AWAY=STEP        after that step it does something else for three seconds, and says
- * so TRAINER_SAVE=STEP        in that step it wants the state to be saved TRAINER_CKPT=DIR where it
- * has checkpoints saved, by mu_config TRAINER_MARK=FILE        written with its pid when it is
- * about to call mu_next() first */
+ *     TRAINER_AWAY=STEP        after that step it does something else for three seconds: mu_away()
+ *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
+ *     TRAINER_CKPT=DIR         where it has checkpoints saved, by mu_config
+ *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
 #include <fcntl.h>
@@ -36,6 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOOK_US_MAX 4000
+
 struct trainer {
     mu_run *run;
     uint64_t steps, slices, samples, batch, epochs, seed, count, sleep_us, warm_ms, digest_every;
@@ -43,7 +46,7 @@ struct trainer {
     const char *shard;
     const volatile uint64_t *limit;
     uint64_t corrupt_at, corrupt_times, corrupted_n, round_from, hang_at, save_at;
-    uint64_t away_at;
+    uint64_t away_at, heard, saves;
     float *weights, *momentum, *gradient;
 };
 
@@ -118,10 +121,34 @@ static uint64_t digest(const struct trainer *t)
 
 /* ---- what tests want of it ---- */
 
-static void obey_limit(const struct trainer *t, uint64_t step)
+/* What comes by itself, when it is not what was said last. */
+static void say_heard(struct trainer *t)
 {
+    mu_world_info world;
+    mu_training told = {0};
+
+    if (mu_world(t->run, &world) != MU_OK) {
+        return;
+    }
+    mu_training_get(t->run, &told);
+    if (world.generation != t->heard || told.saves != t->saves) {
+        t->heard = world.generation;
+        t->saves = told.saves;
+        printf("heard=%" PRIu64 " saved=%" PRIu64 "\n", t->heard, t->saves);
+        fflush(stdout);
+    }
+    mu_world_free(&world);
+}
+
+/* It looks less often after a while: many may wait on few cores. */
+static void obey_limit(struct trainer *t, uint64_t step)
+{
+    uint64_t us = 250;
+
     while (t->limit != NULL && step > *t->limit) {
-        pause_us(500);
+        say_heard(t);
+        pause_us(us);
+        us = us < LOOK_US_MAX ? us * 2 : us;
     }
 }
 
