@@ -57,7 +57,7 @@ def kill_all_again_and_again(model, seed, kills_n, **more):
 
 
 def test_all_workers_are_killed_at_any_moment_and_the_bits_stay_the_same():
-    kills_n = 20 if kit.FULL else 4
+    kills_n = 20 if kit.FULL else 3
     steps = kills_n * KILL_STEPS + 10
     for seed in seeds((1, 2, 3, 11, 12), (1,)):
         model = ckpt.large(steps) if seed < 10 else ckpt.small(steps)
@@ -393,7 +393,7 @@ def test_a_writer_that_is_killed_during_a_save_costs_that_one_only():
             disk = SlowDisk(world)
             job = ckpt.Saving(world, ckpt.large(20), every=10, nnodes='1:2', limit=12, serve=elastic.TOGETHER,
                               **disk.env)
-            disk.set_ms(1000)
+            disk.set_ms(400)
             job.start('a', 'b')
             attempt_begun(job.folder, 10)
             job.kill_workers(victim)
@@ -410,7 +410,7 @@ def test_the_last_state_is_saved_however_slow_the_disk_is():
     with kit.World() as world:
         disk = SlowDisk(world)
         job = ckpt.Saving(world, ckpt.large(12), nnodes='2', **disk.env)
-        disk.set_ms(500)
+        disk.set_ms(200)
         job.start('a', 'b')
         job.ends_the_same()
         assert ckpt.steps_in(job.folder)[-1] == 12, job.logs()

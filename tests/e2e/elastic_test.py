@@ -213,14 +213,14 @@ def test_64_workers_of_the_example_lose_16_at_once_and_go_on():
 
 def test_a_joiner_that_is_killed_in_the_middle_of_joining_disturbs_nobody():
     with kit.World() as world:
-        model = elastic.trainer(300, '--count', '300000', samples=300)
+        model = elastic.trainer(300, '--count', '100000', samples=300, batch=8)
         job = elastic.Training(world, model, nnodes='1:4', limit=0)
         job.start('a', 'b')
         job.made_by(2)
         for i, wait_s in enumerate((0, 0.02, 0.05, 0.1, 0.2) if kit.FULL else (0, 0.05, 0.2)):
             mark = os.path.join(world.dir, f'mark{i}')
             name = f'j{i}'
-            job.limit(job.at + 30)  # They train meanwhile, but never to the end.
+            job.limit(job.at + 20)  # They train meanwhile, but never to the end.
             job.start(name, TRAINER_MARK=mark)
             kit.wait_until(lambda at=mark: os.path.exists(at), 'it was about to be warm')
             time.sleep(wait_s)
@@ -315,7 +315,7 @@ def test_without_the_orchestrator_training_goes_on_and_ends_when_it_is_back():
 
 def test_a_loss_without_the_orchestrator_pauses_until_it_is_back():
     with kit.World() as world:
-        job = elastic.Training(world, elastic.trainer(100), nnodes='1:3', serve=elastic.TOGETHER, limit=0)
+        job = elastic.Training(world, elastic.trainer(300), nnodes='1:3', serve=kit.LAPSING, limit=0)
         job.start('a', 'b', 'c')
         job.made_by(3)
         last = job.at
@@ -366,8 +366,9 @@ def test_a_stopped_worker_is_left_out_and_comes_back_as_a_newcomer_in_the_same_p
 
 def test_a_worker_that_hangs_is_left_out_and_named_and_another_takes_its_place():
     with kit.World() as world:
+        # It is ended when it has not noticed for as long again, or for a lease.
         job = elastic.Training(world, elastic.trainer(400), '--step-timeout', '2', nnodes='1:3',
-                               serve=elastic.TOGETHER, limit=0)
+                               serve=kit.LAPSING, limit=0)
         job.start('a', 'b')
         job.start('c', TRAINER_HANG='60')
         job.made_by(3)
