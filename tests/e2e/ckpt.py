@@ -1,8 +1,6 @@
 """Jobs that train and save: what is in their folder, what is done to it, and what the logs say of it."""
-import contextlib
 import os
 import re
-import signal
 import subprocess
 import tempfile
 
@@ -72,12 +70,6 @@ class Saving(elastic.Training):
         self.limit(step if then is None else then)
 
     # ---- what is done ----
-
-    def kill_workers(self, *names):
-        """All of them, as kill -9 does."""
-        for pid in [pid for name in names or self.nodes for pid in self.pids(name) if kit.lives(pid)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def kill_nodes(self, *names):
         for name in names or list(self.nodes):

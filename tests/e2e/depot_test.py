@@ -225,7 +225,7 @@ def test_an_orchestrator_that_is_killed_in_the_middle_of_a_put_gets_the_rest_of_
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_put_costs_that_one_only():
-    model = huge(9)
+    model = huge(13)
     with kit.World() as world:
         job = Kept(world, model, every=2, nnodes='1:2', limit=0)
         job.start('a', 'b')
@@ -328,7 +328,8 @@ def test_of_a_damaged_one_it_is_said_and_the_one_before_is_taken():
             job.limit(14)
             job.start(f'a{i}', f'b{i}')
             kit.wait_until(lambda i=i: job.restored() == [10] * i, f'it was restored: {what}')
-            assert re.search(r"checkpoint: step 15 can't be restored: .+", job.logs(f'a{i}', f'b{i}')), (what, job.logs())
+            said = job.logs(f'a{i}', f'b{i}')
+            assert re.search(r"checkpoint: step 15 can't be restored: .+", said), (what, said)
             job.limit(15)
             kit.wait_until(lambda i=i: [s for s, _ in job.saved()].count(15) > i, 'there was a new one')
             job.demand_intact()  # The new one of step 15 has taken its place.

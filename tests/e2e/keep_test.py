@@ -36,12 +36,6 @@ class Keeping(elastic.Training):
         logs = ''.join(node.log() for node in self.nodes.values())
         return set(re.findall(r'is restored from (/dev/shm/\S+)/default', logs))
 
-    def kill_workers(self):
-        for name in self.nodes:
-            for pid in self.pids(name):
-                if kit.lives(pid):
-                    os.kill(pid, signal.SIGKILL)
-
 
 # ---- in memory ----
 
