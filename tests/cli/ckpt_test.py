@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`muster ckpt` on checkpoints as runs write them, whole and damaged, and `muster run --ckpt-…`.
 
-usage: cli_ckpt_test.py MUSTER CKPT_MAKE
+usage: ckpt_test.py MUSTER CKPT_MAKE
 """
 import contextlib
 import json
@@ -12,7 +12,8 @@ import sys
 import tempfile
 import zipfile
 
-import tap
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
 
 MUSTER, MAKE = map(os.path.abspath, sys.argv[1:3])
 FAILED, USAGE, NOT_FOUND = 1, 2, 5
@@ -69,7 +70,7 @@ def flip(path, offset):
 
 
 def content(name):
-    """What cli_ckpt_make puts into a part."""
+    """What ckpt_make puts into a part."""
     n = PARTS[name]
     return struct.pack(f'<{n // 4}f', *(i / 2 for i in range(n // 4))) + b'\7' * (n % 4)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`muster config` and `muster resize` against a real orchestrator with a real node.
 
-usage: cli_config_test.py MUSTER
+usage: config_test.py MUSTER
 """
 import base64
 import contextlib
@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 
-import cli_serve_test as kit
+import kit
 import tap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT = 1, 2, 5, 6

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Commands against a real orchestrator on this machine: what they print and exit with.
 
-usage: cli_serve_test.py MUSTER
+usage: serve_test.py MUSTER
 """
-import contextlib
 import datetime
 import json
 import os
@@ -13,84 +12,13 @@ import socket
 import ssl
 import stat
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
 
+from kit import (DENIED, LONG, MUSTER, NOT_FOUND, UNREACHABLE, USAGE, clean_env, folder, muster, node, nodes_of,
+                 serving, wait_status)
 import tap
-
-MUSTER = sys.argv[1]
-LONG = 60  # Against hanging only.
-LOG_MAX = 1 << 24
-USAGE, UNREACHABLE, DENIED, NOT_FOUND = 2, 3, 4, 5
-
-
-def clean_env(home, **more):
-    env = {name: value for name, value in os.environ.items()
-           if not name.startswith(('MUSTER_', 'PET_')) and name != 'XDG_STATE_HOME'}
-    return {**env, 'HOME': home, **more}
-
-
-class Serve:
-    """An orchestrator in a folder of its own, on a free port; `home` is its user's."""
-
-    def __init__(self, home, *flags, listen='127.0.0.1:0'):
-        self.home = home
-        self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([MUSTER, 'serve', '--listen', listen, *flags],
-                                        stderr=self.log, env=clean_env(home))
-        self.port = None
-
-    def text(self):
-        # The process writes where the file stands: reading must not move that.
-        return os.pread(self.log.fileno(), LOG_MAX, 0).decode('utf-8')
-
-    def wait_for(self, pattern):
-        """The first match in what it has logged; it has failed if it ends before."""
-        until = time.monotonic() + LONG
-        while time.monotonic() < until:
-            ended = self.process.poll() is not None
-            found = re.search(pattern, self.text())
-            if found:
-                return found
-            assert not ended, self.text()
-            time.sleep(0.01)
-        raise AssertionError(f'no "{pattern}" in: {self.text()}')
-
-    def end(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        return self.process.wait(LONG)
-
-    def ask(self, *words, **env):
-        return muster(*words, home=self.home, MUSTER_ENDPOINT=f'127.0.0.1:{self.port}', **env)
-
-
-def muster(*words, home='/nonexistent', **env):
-    done = subprocess.run([MUSTER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, check=False, timeout=LONG, env=clean_env(home, **env))
-    return done.returncode, done.stdout, done.stderr
-
-
-@contextlib.contextmanager
-def folder():
-    with tempfile.TemporaryDirectory() as name:
-        yield name
-
-
-@contextlib.contextmanager
-def serving(*flags, home=None, listen='127.0.0.1:0'):
-    with folder() as spare:
-        serve = Serve(home or spare, *flags, listen=listen)
-        try:
-            serve.port = int(serve.wait_for(r'listens on \S+:(\d+)').group(1))
-            yield serve
-        finally:
-            if serve.process.poll() is None:
-                serve.process.kill()
-                serve.process.wait()
-            serve.log.close()
 
 
 def test_commands_of_the_same_user_need_no_token_step():
@@ -293,36 +221,6 @@ def test_a_port_of_something_else_is_told_apart():
             peer.close()
         assert (asking.returncode, out) == (1, '') and where in err, (asking.returncode, err)
         assert 'muster serve' not in err and 'protocol' in err, err
-
-
-@contextlib.contextmanager
-def node(serve, name, *flags):
-    """An agent that runs something that would not end by itself."""
-    agent = subprocess.Popen([MUSTER, 'run', '--nnodes', '1:2', '--mode', 'restart', '--node-name',
-                              name, *flags, '--', 'sleep', '600'], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL,
-                             env=clean_env(serve.home, MUSTER_ENDPOINT=f'127.0.0.1:{serve.port}'))
-    try:
-        yield agent
-    finally:
-        if agent.poll() is None:
-            agent.kill()
-            agent.wait()
-
-
-def wait_status(serve, what, *words):
-    """The first status for which what(job) holds."""
-    until = time.monotonic() + LONG
-    while time.monotonic() < until:
-        status, out, err = serve.ask('status', '--json', *words)
-        if status == 0 and out and what(json.loads(out)):
-            return json.loads(out)
-        time.sleep(0.05)
-    raise AssertionError((status, out, err))
-
-
-def nodes_of(job):
-    return [member['node'] for member in job['members']]
 
 
 def test_a_job_is_seen_drained_and_shut_down():

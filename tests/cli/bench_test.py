@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """`muster bench`: what it prints, what it refuses, and that it leaves nothing behind.
 
-usage: cli_bench_test.py MUSTER
+usage: bench_test.py MUSTER
 """
 import json
 import os
 import subprocess
 import sys
 
-import tap
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
 
 LONG = 300  # Against hanging only.
 SHORT = ('--rounds', '2', '--repeats', '3')

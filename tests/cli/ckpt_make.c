@@ -1,6 +1,6 @@
-/* Writes one checkpoint, as a run would: for cli_ckpt_test.py and e2e/depot_cli_test.py.
+/* Writes one checkpoint, as a run would: for ckpt_test.py and e2e/depot_cli_test.py.
  *
- *   cli_ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …
+ *   ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …
  *
  * The orchestrator is that of MUSTER_ENDPOINT and MUSTER_TOKEN_FILE, and wants one shard.
  * The bytes of each part are floats 0, 0.5, 1, …; what is left over at its end is 7s. */
@@ -117,7 +117,7 @@ static int put(const struct ckpt_target *t, const uint8_t *state, uint32_t parts
         fprintf(stderr, "MUSTER_ENDPOINT: %s\n", error);
         return 2;
     }
-    rc = depot_call_open("cli_ckpt_make", &where, &call, &d);
+    rc = depot_call_open("ckpt_make", &where, &call, &d);
     if (rc != EXIT_SUCCESS) {
         return rc;
     }
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
 
     if (argc < 7) {
         fprintf(stderr,
-                "usage: cli_ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …\n");
+                "usage: ckpt_make DIR|orchestrator: JOB STEP SHARDS plain|zstd NAME=BYTES …\n");
         return 2;
     }
     t.dir = argv[1];

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-import tap
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
 
 FOLDER = sys.argv[1]
 END = re.compile(r'digest=([0-9a-f]{64}) steps=(\d+) samples=(\d+)( accuracy=([\d.]+))?\n')

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 
-import tap
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
 
 MUSTER, FOLDER = sys.argv[1:3]
 WITHOUT_PAGE = {'help', 'version'}  # muster.1 has them.

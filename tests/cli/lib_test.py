@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-import tap
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import tap  # pylint: disable=wrong-import-position
 
 SOURCE, BUILD, SHARED = sys.argv[1:4]
 HEADER = os.path.join(SOURCE, 'include', 'muster.h')
