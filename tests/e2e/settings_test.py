@@ -14,10 +14,10 @@ import kit
 import web
 from puppets import Puppets, Stage
 
-SERVE = ('--lease', '2', '--join-window', '0.2')
 LONG_MS = kit.LONG_S * 1000
 WINDOW = 1024  # changes that a watcher may lag behind
 NAMES = ('a', 'b', 'c', 'd')
+TELLING = ('--monitor-interval', '0.1')  # Steps are told often, however long a lease is.
 RESIZE = os.path.abspath(os.path.join(os.environ.get('E2E_PROGRAMS', '.'),
                                       '../../examples/resize'))
 
@@ -26,7 +26,7 @@ RESIZE = os.path.abspath(os.path.join(os.environ.get('E2E_PROGRAMS', '.'),
 def one_worker():
     """(web, its worker, the name of its job)"""
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess', nnodes='1')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess', nnodes='1')
         worker, = stage.workers('a')
         yield stage.orchestrator.web, worker, stage.job.name
         stage.leave([worker])
@@ -139,7 +139,7 @@ def agree(workers, values):
 
 def test_workers_agree_only_if_all_say_the_same():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess', nnodes='1:3')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess', nnodes='1:3')
         found = stage.workers('a')
         assert agree(found, ['x']) == ['ok 1']  # Alone, whatever it says.
         generation = found[0].world()['generation']
@@ -186,15 +186,15 @@ class Sizes:
     """Four nodes, of which as many train as somebody wants."""
 
     def __init__(self, world, puppets, mode='inprocess'):
-        self.orchestrator = web.serve(world, *SERVE)
+        self.orchestrator = web.serve(world, *kit.SERVE)
         self.web = self.orchestrator.web
         self.stage = Stage(self.orchestrator, puppets, mode)
         self.job = self.stage.job
         self.puppets = puppets
-        self.stage.start('a', 'b')
+        self.stage.start('a', 'b', flags=TELLING)
         self.members = puppets.ordered('a', 'b')
         self.web.put(self.job.name, 'size', '2')
-        self.stage.start('c', 'd')
+        self.stage.start('c', 'd', flags=TELLING)
         for name in 'cd':
             puppets.one(name).join()
 
@@ -214,6 +214,14 @@ class Sizes:
         assert len(self.puppets.all) == len(NAMES), 'a worker was restarted'
         assert agree(expect, ['x'] * len(expect)) == ['ok 1'] * len(expect)
         self.members = expect
+
+    def has_size(self, n):
+        """Waits until so many are in a generation. Members keep their places, as far as the size goes; a new
+        place goes to whoever is ready first."""
+        kept = [one.node for one in self.members][:n]
+        names = kit.wait_until(lambda: len(found := self.job.members()) == n and found, f'there were {n} members')
+        assert names[:len(kept)] == kept, (names, kept)
+        self.has(*names)
 
     def end(self):
         """The members finish; those outside hear of the end, and all exit with 0."""
@@ -238,7 +246,7 @@ def resized_by(resize):
         sizes.has('a', 'b')
         for n in (3, 4, 1, 2):
             resize(sizes, n)
-            sizes.has(*NAMES[:n])
+            sizes.has_size(n)
         sizes.end()
 
 
@@ -263,7 +271,7 @@ def test_a_schedule_resizes_as_steps_are_done_without_a_restart():
             for one in sizes.members:
                 one.do(f'progress {step}')
             kit.wait_until(lambda step=step: sizes.job.status()['step'] == step, 'it was known')
-            sizes.has(*NAMES[:n])
+            sizes.has_size(n)
         sizes.end()
 
 
@@ -272,14 +280,14 @@ def test_an_orchestrator_that_is_killed_keeps_the_schedule_and_changes_nobody():
         sizes = Sizes(world, puppets)
         sizes.web.put(sizes.job.name, 'schedule', '2:10,3:10,1')
         sizes.members[0].do('progress 10')
-        sizes.has('a', 'b', 'c')
+        sizes.has_size(3)
         generation = sizes.generation
         sizes.orchestrator.restart()
         kit.wait_until(lambda: (sizes.job.status() or {}).get('step') == 10, 'it was known again')
-        sizes.has('a', 'b', 'c')
+        sizes.has_size(3)
         assert sizes.generation == generation
         sizes.members[0].do('progress 20')
-        sizes.has('a')
+        sizes.has_size(1)
         sizes.end()
 
 
@@ -316,15 +324,16 @@ def test_all_members_may_be_replaced_at_once_and_the_old_are_there_until_the_new
 
 def test_names_of_nodes_that_are_not_there_are_waited_for():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess')
         w, job = stage.orchestrator.web, stage.job.name
         found = stage.workers('a', 'b')
+        a, b = sorted(found, key=lambda one: one.node)
         w.put(job, 'members', 'a,z')
-        kit.wait_until(lambda: found[0].world()['size'] == 1, 'one was left')
+        kit.wait_until(lambda: a.world()['size'] == 1, 'one was left')
         stage.start('z')
         puppets.one('z').join()
         kit.wait_until(lambda: stage.job.members() == ['a', 'z'], 'the other had come')
-        assert puppets.one('b').world()['rank'] == -1
+        kit.wait_until(lambda: b.world()['rank'] == -1, 'the third knew that it was out')
         w.remove(job, 'members')
         kit.wait_until(lambda: stage.job.members() == ['a', 'z', 'b'], 'nobody was left out')
         stage.leave(puppets.ordered('a', 'z', 'b'))
@@ -336,9 +345,9 @@ def trained(schedule, *flags):
     """Four nodes run it by this schedule; how many workers did each step."""
     steps = sum(int(part.split(':')[1]) for part in schedule.split(','))
     with kit.World() as world:
-        job = web.serve(world, *SERVE).job(nnodes='1:4', mode='inprocess')
-        nodes = [job.node(name, script=RESIZE, args=('--steps', str(steps), '--schedule', schedule,
-                                                     '--verbose', *flags)) for name in NAMES]
+        job = web.serve(world, *kit.SERVE).job(nnodes='1:4', mode='inprocess')
+        args = ('--steps', str(steps), '--schedule', schedule, '--step-ms', '1', '--verbose', *flags)
+        nodes = [job.node(name, *TELLING, script=RESIZE, args=args) for name in NAMES]
         codes = [node.wait() for node in nodes]
         assert codes == [0] * 4, codes
         assert all(node.log().count('warming up (node') == 1 for node in nodes), 'it was restarted'
@@ -364,14 +373,20 @@ def test_workers_that_are_left_out_may_leave_for_good():
 
 # ---- the same for plain scripts ----
 
+def ready(job):
+    """Names of the nodes that wait, and could start their scripts."""
+    return sorted(w['node'] for w in job.status()['waiting'] if w['state'] == 'warm')
+
+
 def test_scripts_of_removed_nodes_are_stopped_and_their_agents_wait():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         job = orchestrator.job(nnodes='1:4')
         nodes = dict(zip('ab', job.nodes('a', 'b')))
         generation = job.settled('a', 'b')[0]['generation']
         orchestrator.web.put(job.name, 'size', '2')
         nodes.update(zip('cd', job.nodes('c', 'd')))
+        kit.wait_until(lambda: ready(job) == ['c', 'd'], 'the others waited, and could start')
         ways = (lambda n: orchestrator.web.put(job.name, 'size', n),
                 lambda n: orchestrator.say('resize', n, '--job', job.name))
         for turn, n in enumerate((3, 4, 1, 2)):
@@ -380,7 +395,8 @@ def test_scripts_of_removed_nodes_are_stopped_and_their_agents_wait():
             reports = job.settled(*NAMES[:n], after=generation)
             generation = reports[0]['generation']
             assert [r['node'] for r in reports] == list(NAMES[:n])
-            assert sorted(job.waiting()) == list(NAMES[n:])
+            # Whoever can be chosen comes by its place in the row: all who wait must be ready for the next turn.
+            kit.wait_until(lambda left=NAMES[n:]: ready(job) == list(left), 'the others waited, and could start')
             for name in NAMES[n:]:
                 assert name not in before or not kit.lives(before[name]), 'its script still runs'
                 assert not nodes[name].ended()
@@ -389,7 +405,7 @@ def test_scripts_of_removed_nodes_are_stopped_and_their_agents_wait():
 
 def test_a_list_of_members_may_replace_all_scripts():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         job = orchestrator.job(nnodes='1:4')
         nodes = job.nodes('a', 'b', 'c', 'd')
         generation = job.settled(*NAMES)[0]['generation']
@@ -404,17 +420,19 @@ def test_a_list_of_members_may_replace_all_scripts():
 
 def test_a_paused_job_runs_nothing_and_goes_on_when_it_is_not():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         job = orchestrator.job(nnodes='1:2')
         nodes = job.nodes('a', 'b')
         before = job.settled('a', 'b')
         orchestrator.web.put(job.name, 'paused', 'true')
         kit.wait_until(lambda: not any(kit.lives(r['pid']) for r in job.reports()), 'all stopped')
-        status = kit.wait_until(lambda: job.status() and job.status()['state'] == 'holding' and
-                                job.status(), 'it was said to be paused')
+        status = kit.wait_until(lambda: (now := job.status())['state'] == 'holding' and now,
+                                'it was said to be paused')
         assert 'paused' in status['why'], status
-        orchestrator.restart()  # It still is.
-        assert job.status()['state'] == 'holding' and not any(node.ended() for node in nodes)
+        orchestrator.restart()
+        for node in nodes:
+            node.wait_log('is back after')
+        assert 'paused' in job.status()['why'] and not any(node.ended() for node in nodes)
         orchestrator.web.put(job.name, 'paused', 'false')
         after = job.settled('a', 'b', after=before[0]['generation'])
         assert [r['node'] for r in after] == ['a', 'b']
@@ -424,15 +442,15 @@ def test_a_paused_job_runs_nothing_and_goes_on_when_it_is_not():
 
 def test_a_paused_job_in_process_restarts_nobody():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess', nnodes='1:2')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess', nnodes='1:2')
         w, job = stage.orchestrator.web, stage.job
         found = stage.workers('a', 'b')
         generation = found[0].world()['generation']
         w.put(job.name, 'paused', 'true')
         kit.wait_until(lambda: job.status()['state'] == 'holding', 'it was said to be paused')
         w.put(job.name, 'paused', 'false')
-        kit.wait_until(lambda: job.status()['state'] == 'running' and
-                       job.status()['active'] > generation, 'it went on')
+        kit.wait_until(lambda: (now := job.status())['state'] == 'running' and now['active'] > generation,
+                       'it went on')
         assert agree(found, ['x', 'x']) == ['ok 1', 'ok 1'] and len(puppets.all) == 2
         stage.leave(found)
 
@@ -446,7 +464,7 @@ BAD = (('size', '0'), ('size', 'two'), ('size', ''), ('size', '-1'), ('size', '1
 
 def test_values_that_mean_nothing_are_refused_with_a_reason_and_change_nothing():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess')
         w, job = stage.orchestrator.web, stage.job.name
         found = stage.workers('a', 'b')
         w.put(job, 'size', '2')
@@ -467,18 +485,16 @@ def test_values_that_mean_nothing_are_refused_with_a_reason_and_change_nothing()
 
 def test_below_a_min_that_was_set_the_job_waits_and_a_max_lets_more_in():
     with kit.World() as world, Puppets(world) as puppets:
-        stage = Stage(web.serve(world, *SERVE), puppets, 'inprocess', nnodes='1:2')
+        stage = Stage(web.serve(world, *kit.SERVE), puppets, 'inprocess', nnodes='1:2')
         w, job = stage.orchestrator.web, stage.job
         found = stage.workers('a', 'b')
         w.put(job.name, 'max', '4')
         w.put(job.name, 'min', '3')
-        status = kit.wait_until(lambda: job.status()['state'] == 'holding' and job.status(),
-                                'it waited')
+        status = kit.wait_until(lambda: (now := job.status())['state'] == 'holding' and now, 'it waited')
         assert '2 of at least 3' in status['why'] and status['min'] == 3, status
         stage.start('c')
         puppets.one('c').join()
-        kit.wait_until(lambda: job.members() == ['a', 'b', 'c'] and
-                       job.status()['state'] == 'running', 'it went on')
+        kit.wait_until(lambda: job.members() == ['a', 'b', 'c'] and job.status()['state'] == 'running', 'it went on')
         w.put(job.name, 'min', '1')
         w.put(job.name, 'max', '2')
         kit.wait_until(lambda: job.members() == ['a', 'b'] and job.waiting() == ['c'], 'one waited')
@@ -488,7 +504,7 @@ def test_below_a_min_that_was_set_the_job_waits_and_a_max_lets_more_in():
 
 def test_a_max_lets_more_scripts_in_and_cuts_them_off():
     with kit.World() as world:
-        orchestrator = web.serve(world, *SERVE)
+        orchestrator = web.serve(world, *kit.SERVE)
         job = orchestrator.job(nnodes='1:2')
         nodes = job.nodes('a', 'b')
         generation = job.settled('a', 'b')[0]['generation']
@@ -498,7 +514,7 @@ def test_a_max_lets_more_scripts_in_and_cuts_them_off():
         generation = job.settled('a', 'b', 'c', after=generation)[0]['generation']
         orchestrator.web.put(job.name, 'max', '2')
         job.settled('a', 'b', after=generation)
-        assert job.waiting() == ['c']
+        kit.wait_until(lambda: job.waiting() == ['c'], 'the third waited again')
         job.ends_well(*nodes)
 
 
