@@ -5,15 +5,15 @@ job trains on.
 
 usage: http_abuse_test.py MUSTER [CASE…]
 """
+import http.client
 import os
 import random
 import select
-import time
 
 import kit
 import web
 
-SERVE = ('--lease', '2', '--join-window', '0.2')
+RENEWING = ('--lease', '3', '--join-window', '0.2')  # for a case that waits for renewals
 BODY_MAX = 128 << 10
 VALUE_MAX = 64 << 10
 CONNS_MAX = 512
@@ -39,7 +39,7 @@ TRAVERSALS = ('/../etc/passwd', '/v1/../../etc/passwd', '/%2e%2e/%2e%2e/etc/pass
 
 
 def test_paths_that_climb_hide_or_never_end_reach_nothing():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for path in TRAVERSALS:
             for method in ('GET', 'PUT', 'DELETE'):
                 body = b'x' if method == 'PUT' else b''
@@ -58,7 +58,7 @@ def changing(w):
 
 
 def test_bodies_that_are_too_large_are_refused_wherever_they_go():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in changing(w):
             for role in ('operator', 'viewer', None):
                 for n in (BODY_MAX + 1, 1 << 20, 1 << 40):
@@ -76,7 +76,7 @@ def test_bodies_that_are_too_large_are_refused_wherever_they_go():
 
 
 def test_a_value_may_be_as_large_as_is_said_and_all_of_them_together_too():
-    with web.undisturbed(*SERVE, changes=True) as (w, job):
+    with web.undisturbed(*kit.SERVE, changes=True) as (w, job):
         version = w.put(job.name, 'big', b'x' * VALUE_MAX)
         assert w.value(job.name, 'big') == ('x' * VALUE_MAX, version)
         kept = 1
@@ -92,7 +92,7 @@ def test_a_value_may_be_as_large_as_is_said_and_all_of_them_together_too():
 
 
 def test_bodies_that_are_cut_change_nothing():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in changing(w):
             target = route.filled()
             for length, sent in ((100, 0), (100, 10), (100, 99), (5, 4)):
@@ -112,7 +112,7 @@ LENGTHS = (('Content-Length: -1',), ('Content-Length: x',), ('Content-Length: 1'
 
 
 def test_lengths_that_make_no_sense_change_nothing():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for headers in LENGTHS:
             head = web.request(w, 'PUT', '/v1/jobs/default/config/lr', 'If-Match: "999"', *headers)
             status = w.cut_off(head + b'9')
@@ -135,7 +135,7 @@ NONSENSE = (b'\0' * 4096, b'\r\n' * 100, b'GET\r\n\r\n', b'GET /\r\n\r\n', b'GET
 
 
 def test_nonsense_is_closed_or_answered_and_nothing_else():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for data in NONSENSE:
             status = w.cut_off(data)
             assert status in (0, 400, 401, 404, 413, 414, 421, 431, 501, 505), (data[:60], status)
@@ -143,7 +143,7 @@ def test_nonsense_is_closed_or_answered_and_nothing_else():
 
 
 def test_half_requests_and_idle_connections_cost_nobody_anything():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         whole = web.request(w, 'PUT', '/v1/jobs/default/config/lr', 'Content-Length: 2') + b'99'
         before_kib = web.resident_kib(w.orchestrator.pid)
         idle = [w.connect() for _ in range(100)]
@@ -158,18 +158,20 @@ def test_half_requests_and_idle_connections_cost_nobody_anything():
 
 
 def test_more_connections_than_are_held_disturb_no_agent():
-    with web.undisturbed(*SERVE) as (w, _):
-        idle = []
-        for _ in range(CONNS_MAX + 200):
-            idle.append(w.connect())
-        time.sleep(2.5)  # A lease, and more: whoever does not renew by now is lost.
+    with web.undisturbed(*RENEWING) as (w, _):
+        mine = http.client.HTTPConnection('127.0.0.1', w.port, timeout=kit.LONG_S)
+        w.metrics(mine)  # It is there before the others.
+        idle = [w.connect() for _ in range(CONNS_MAX + 200)]
+        kit.wait_until(lambda: w.metrics(mine)['muster_http_connections'] == CONNS_MAX, 'no more were held')
+        before = w.metrics(mine)['muster_renewals_total']
+        kit.wait_until(lambda: w.metrics(mine)['muster_renewals_total'] >= before + 4, 'both agents renewed twice')
         assert w.orchestrator.own_status()['journal']['writable']
-        for sock in idle:
+        for sock in (mine, *idle):
             sock.close()
 
 
 def test_requests_one_behind_the_other_are_answered_in_their_order():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         targets = ['/healthz', '/nothing', '/v1/jobs', '/v1/jobs/nobody', '/metrics'] * 4
         data = b''.join(web.request(w, 'GET', target) for target in targets)
         data += web.request(w, 'GET', '/healthz', 'Connection: close')
@@ -215,7 +217,8 @@ def fuzzed(w, prng):
 
 
 def knock(w, requests, prng):
-    """Says all of them at the same time, in pieces; the statuses of what is answered soon."""
+    """Says all of them at the same time, in pieces; the statuses of what is answered before somebody who asks
+    later is."""
     socks = [w.connect() for _ in requests]
     left = dict(zip(socks, requests))
     while left:
@@ -230,7 +233,8 @@ def knock(w, requests, prng):
                 del left[sock]
     reads = [sock for sock in socks if prng.random() < 0.8]  # The rest never look at the answer.
     statuses = []
-    while ready := select.select(reads, [], [], 0.2)[0]:
+    assert w.ask('GET', '/v1/jobs').status == 200
+    while ready := select.select(reads, [], [], 0)[0]:
         for sock in ready:
             reads.remove(sock)
             try:
@@ -246,7 +250,7 @@ def test_whatever_is_sent_at_random_is_answered_or_closed():
     seed = int(os.environ.get('E2E_SEED', random.SystemRandom().randrange(1 << 32)))
     prng = random.Random(seed)
     seen = {}
-    with web.undisturbed(*SERVE, changes=True) as (w, job):
+    with web.undisturbed(*kit.SERVE, changes=True) as (w, job):
         for turn in range(600 if kit.FULL else 30):
             requests = [fuzzed(w, prng) for _ in range(50)]
             for status in knock(w, requests, prng):

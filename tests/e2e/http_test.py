@@ -16,7 +16,6 @@ import kit
 import tap
 import web
 
-SERVE = ('--lease', '2', '--join-window', '0.2')
 ROLES = {'none': 0, 'viewer': 1, 'operator': 2}
 METHODS = ('GET', 'HEAD', 'PUT', 'POST', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 'FOO', 'get')
 
@@ -24,7 +23,7 @@ METHODS = ('GET', 'HEAD', 'PUT', 'POST', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 
 # ---- who may what ----
 
 def test_the_routes_are_those_that_the_help_and_the_docs_list():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         found = web.routes(w)
         assert len(found) >= 14 and {route.role for route in found} == set(ROLES), found
         text = subprocess.run([kit.MUSTER, 'help', 'http'], stdout=subprocess.PIPE, text=True,
@@ -36,7 +35,7 @@ def test_the_routes_are_those_that_the_help_and_the_docs_list():
 
 
 def test_every_route_wants_the_token_that_its_table_says():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in web.routes(w):
             for role in (None, 'wrong', 'viewer'):
                 answer = w.ask(route.method, route.filled(), b'x' if route.changes else None, role,
@@ -52,7 +51,7 @@ def test_every_route_wants_the_token_that_its_table_says():
 
 
 def test_an_operator_may_do_what_a_viewer_may():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in web.routes(w):
             if not route.changes:
                 answer = w.ask(route.method, route.filled(), Accept='application/json')
@@ -63,7 +62,7 @@ def test_an_operator_may_do_what_a_viewer_may():
 
 
 def test_changes_want_an_operator_and_what_they_name_to_be_there():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in web.routes(w):
             if route.changes:
                 answer = w.ask(route.method, route.filled(job='nobody'), b'x')
@@ -78,7 +77,7 @@ WRONG_TOKENS = ('', 'Bearer', 'Bearer ', 'Bearer x', 'Bearer ' + '0' * 63, 'Bear
 
 
 def test_a_token_that_is_cut_stretched_or_of_another_kind_opens_nothing():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         good = w.tokens['operator']
         secret = subprocess.run([kit.MUSTER, 'token', '--data', w.orchestrator.data], check=True,
                                 stdout=subprocess.PIPE, text=True).stdout.strip()
@@ -91,7 +90,7 @@ def test_a_token_that_is_cut_stretched_or_of_another_kind_opens_nothing():
 
 
 def test_refusals_that_go_on_do_not_flood_the_log():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         began = time.monotonic()
         for n in range(300):
             web.check_error(w.ask('GET', '/v1/jobs', role=('wrong', None)[n % 2]), 401, n)
@@ -103,7 +102,7 @@ def test_refusals_that_go_on_do_not_flood_the_log():
 # ---- methods ----
 
 def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         found = web.routes(w)
         for path in {route.path for route in found}:
             has = {route.method for route in found if route.path == path}
@@ -118,7 +117,7 @@ def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has():
 
 
 def test_there_is_nothing_where_no_route_is():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for path in ('/nothing', '/v1', '/v1/', '/v2/jobs', '/v1/jobs/', '/v1/jobs//config',
                      '/v1/jobs/default/', '/v1/jobs/default/nothing', '//v1/jobs', '/V1/JOBS',
                      '/metrics/', '/healthz/x', '/v1/jobs/default/config/', '/favicon.ico',
@@ -129,7 +128,7 @@ def test_there_is_nothing_where_no_route_is():
 # ---- versions that are none ----
 
 def test_conditions_that_make_no_sense_are_refused_never_ignored():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for name in ('If-Match', 'If-None-Match'):
             for value in ('x', '"', '"1', '1"', '"1" "2"', '*, "1"', ',', 'W/', '""x'):
                 for method in ('PUT', 'DELETE'):
@@ -147,7 +146,7 @@ def test_conditions_that_make_no_sense_are_refused_never_ignored():
 # ---- hosts and pages ----
 
 def test_a_name_that_is_not_its_own_is_refused_so_that_no_page_can_rebind_one():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for host in ('evil.example', 'localhost.evil.example', '127.0.0.1.evil.example', 'a@localhost',
                      'localhost:x', '', '[::1', '[x]:1', 'localhost/..', 'local host'):
             status = w.raw_status('GET /v1/jobs HTTP/1.1', host=host)
@@ -160,7 +159,7 @@ def test_a_name_that_is_not_its_own_is_refused_so_that_no_page_can_rebind_one():
 
 
 def test_pages_of_others_may_not_ask():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for origin in ('http://evil.example', 'null', 'https://localhost', 'http://localhost:1',
                        f'http://127.0.0.1:{w.port}.evil.example', 'x', f'ftp://127.0.0.1:{w.port}'):
             for role in ('operator', None):
@@ -179,7 +178,7 @@ NUMBERS = ('x', '-1', '1.5', '', '0x1', '99999999999999999999999', '1e3', ' 1', 
 
 
 def test_questions_that_make_no_sense_are_refused():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for route in web.routes(w):
             if route.method == 'GET':
                 for query in QUERIES:
@@ -198,7 +197,7 @@ def test_questions_that_make_no_sense_are_refused():
 def test_promtool_accepts_the_metrics():
     if not shutil.which('promtool'):
         tap.skip('there is no promtool (package prometheus)')
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         with w.stream('/v1/events'):
             text = w.ask('GET', '/metrics')
         assert text.headers['content-type'].startswith('text/plain; version=0.0.4'), text.headers
@@ -208,7 +207,7 @@ def test_promtool_accepts_the_metrics():
 
 
 def test_strangers_make_no_new_metrics():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         w.ask('GET', '/nothing')
         w.ask('GET', '/v1/jobs', role=None)
         before = w.metrics()
@@ -221,7 +220,7 @@ def test_strangers_make_no_new_metrics():
 
 
 def test_health_needs_no_token_and_tells_nothing_more():
-    with web.undisturbed(*SERVE) as (w, _):
+    with web.undisturbed(*kit.SERVE) as (w, _):
         for path in ('/healthz', '/readyz'):
             answer = w.ask('GET', path, role=None)
             assert answer.status == 200 and len(answer.body) < 200, answer
@@ -250,7 +249,7 @@ def test_with_a_certificate_it_speaks_https_and_wants_the_same_tokens():
                         '2', '-subj', '/CN=muster', '-addext', 'subjectAltName=IP:127.0.0.1'],
                        check=True, capture_output=True)
         os.chmod(key, 0o600)
-        orchestrator = web.serve(world, *SERVE, '--http-cert', cert, '--http-key', key,
+        orchestrator = web.serve(world, *kit.SERVE, '--http-cert', cert, '--http-key', key,
                                  http_host='0.0.0.0')
         trust = ssl.create_default_context(cafile=cert)
         for path, role, want in (('/healthz', None, 200), ('/v1/jobs', None, 401),
@@ -263,8 +262,7 @@ def test_with_a_certificate_it_speaks_https_and_wants_the_same_tokens():
             except urllib.error.HTTPError as error:
                 status = error.code
             assert status == want, (path, role, status)
-        assert web.status_of(orchestrator.web.raw(b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n',
-                                                  1)) in (0, 400)
+        assert web.status_of(orchestrator.web.raw(b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')) in (0, 400)
 
 
 if __name__ == '__main__':

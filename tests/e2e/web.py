@@ -1,6 +1,6 @@
 """An orchestrator's HTTP side, as tests see it.
 
-    orchestrator = web.serve(world, '--lease', '2')
+    orchestrator = web.serve(world, *kit.SERVE)
     w = orchestrator.web
     answer = w.ask('GET', '/v1/jobs')               # as the operator, unless told otherwise
     w.put('default', 'lr', '0.1', expect=0)         # 201, or an error that says what came instead
@@ -84,10 +84,15 @@ class Web:
         assert answer.status == status, (path, answer)
         return answer.json()
 
-    def metrics(self):
-        """By name, with labels as they are written."""
+    def metrics(self, connection=None):
+        """By name, with labels as they are written; over a connection of one's own, if there is one."""
+        if connection is None:
+            body = self.ask('GET', '/metrics').body
+        else:
+            connection.request('GET', '/metrics', headers=self.headers('viewer'))
+            body = connection.getresponse().read()
         found = {}
-        for line in self.ask('GET', '/metrics').body.decode().splitlines():
+        for line in body.decode().splitlines():
             if line and line[0] != '#':
                 name, value = line.rsplit(' ', 1)
                 found[name] = float(value)
@@ -128,11 +133,10 @@ class Web:
         more = {name.replace('_', '-'): value for name, value in headers.items()}
         return Stream(self, path, {**self.headers(role), 'Accept': 'text/event-stream', **more})
 
-    def raw(self, data, wait_s=kit.LONG_S, begin=False):
-        """Says these bytes; what comes until the other side closes, or says nothing for so long; or
-        what comes first."""
+    def raw(self, data, begin=False):
+        """Says these bytes; what comes until the other side closes, or what comes first."""
         parts = []
-        with self.connect(wait_s) as sock:
+        with self.connect() as sock:
             try:
                 sock.sendall(data)
             except OSError:  # Reset; an answer may be there all the same.
@@ -142,13 +146,26 @@ class Web:
                     parts.append(part)
                     if begin:
                         break
-            except OSError:  # Reset, or nothing came.
+            except ConnectionError:
                 pass
+            except TimeoutError:
+                raise AssertionError(f'{data[:80]} was neither answered nor closed') from None
         return b''.join(parts)
 
     def cut_off(self, data):
-        """The status, if there is one, of somebody who goes away in the middle of these bytes."""
-        return status_of(self.raw(data, 0.1))
+        """The status, if there is one, of somebody who goes away in the middle of these bytes: when another, who
+        asked later, has been answered."""
+        with self.connect() as sock:
+            try:
+                sock.sendall(data)
+            except OSError:  # Reset; an answer may be there all the same.
+                pass
+            assert self.ask('GET', '/v1/jobs').status == 200
+            sock.setblocking(False)
+            try:
+                return status_of(sock.recv(65536))
+            except OSError:  # Reset, or nothing came.
+                return 0
 
     def raw_status(self, head, body=b'', role='operator', host='127.0.0.1'):
         """The status of one request whose first line and headers are these, word for word; 0: it
@@ -355,6 +372,7 @@ def undisturbed(*flags, changes=False):
         yield w, job
         kit.wait_until(lambda: healthy(w), 'it was healthy')
         if not changes:
+            kit.wait_until(lambda: w.metrics()['muster_http_connections'] == 1, 'it knew that all others had gone')
             after = State(w, job)
             assert before == after, f'{before}\n{after}'
         for token in w.tokens.values():
