@@ -4,6 +4,7 @@ with what it must be, while others are killed, stand still, and join. Nobody is 
 
 usage: comm_test.py MUSTER [CASE…]
 """
+import contextlib
 import os
 import random
 import re
@@ -12,18 +13,18 @@ import time
 
 import kit
 
-SERVE = ('--lease', '2', '--join-window', '0.2')
 PROGRAM = os.path.abspath(os.path.join(os.environ.get('E2E_PROGRAMS', '.'),
                                        '../../examples/allreduce'))
 LINE = re.compile(r'step=(\d+) generation=(\d+) rank=(-?\d+) size=(\d+) event=(\w+)')
 FOR_EVER = ('--steps', '1000000000', '--step-ms', '2', '--count', '20000')
+FEW = ('--steps', '10', '--step-ms', '0')
 
 
 class Stage:
     """Nodes of one job, a worker each."""
 
-    def __init__(self, world, *flags, nnodes='1:4', mode='inprocess', args=FOR_EVER, **env):
-        self.orchestrator = world.orchestrator(*SERVE)
+    def __init__(self, world, *flags, nnodes='1:4', mode='inprocess', args=FOR_EVER, serve=kit.SERVE, **env):
+        self.orchestrator = world.orchestrator(*serve)
         self.job = self.orchestrator.job(nnodes=nnodes, mode=mode)
         self.flags = flags
         self.args = args
@@ -31,9 +32,10 @@ class Stage:
         self.nodes = {}
 
     def start(self, *names):
+        """They tell of their steps often, however long a lease is."""
         for name in names:
-            self.nodes[name] = self.job.node(name, *self.flags, script=PROGRAM, args=self.args,
-                                             **self.env)
+            self.nodes[name] = self.job.node(name, '--monitor-interval', '0.1', *self.flags, script=PROGRAM,
+                                             args=self.args, **self.env)
             self.nodes[name].wait_log('in job ')
 
     def lines(self, name, event=None):
@@ -91,12 +93,12 @@ def paths(log):
 
 def sums_are_right_and_paths_are_logged(path, **env):
     with kit.World() as world:
-        stage = Stage(world, nnodes='3', args=('--steps', '200', '--step-ms', '0'), **env)
+        stage = Stage(world, nnodes='3', args=('--steps', '20', '--step-ms', '0'), **env)
         stage.start('a', 'b', 'c')
         codes = [node.wait() for node in stage.nodes.values()]
         assert codes == [0, 0, 0], codes
         for name, node in stage.nodes.items():
-            assert stage.lines(name)[-1][0] == 200, stage.lines(name)[-1]
+            assert stage.lines(name)[-1][0] == 20, stage.lines(name)[-1]
             assert stage.lines(name)[-1][4] == 'done', stage.lines(name)[-1]
             assert paths(node.log()) == [path, path], paths(node.log())
 
@@ -115,8 +117,7 @@ def test_by_tcp_with_tls():
 
 def test_by_the_interface_that_is_named():
     with kit.World() as world:
-        stage = Stage(world, nnodes='2', args=('--steps', '50'), MUSTER_TRANSPORT='tcp',
-                      MUSTER_IFACE='lo')
+        stage = Stage(world, nnodes='2', args=FEW, MUSTER_TRANSPORT='tcp', MUSTER_IFACE='lo')
         stage.start('a', 'b')
         assert [node.wait() for node in stage.nodes.values()] == [0, 0]
     with kit.World() as world:
@@ -129,10 +130,10 @@ def test_by_the_interface_that_is_named():
 def test_in_every_mode_a_group_forms_at_the_addresses_that_agents_gave_out():
     for mode in ('auto', 'restart', 'inprocess'):
         with kit.World() as world:
-            stage = Stage(world, nnodes='2', mode=mode, args=('--steps', '50'))
+            stage = Stage(world, nnodes='2', mode=mode, args=FEW)
             stage.start('a', 'b')
             assert [node.wait() for node in stage.nodes.values()] == [0, 0], mode
-            assert stage.lines('a')[-1][0] == 50, (mode, stage.lines('a'))
+            assert stage.lines('a')[-1][0] == 10, (mode, stage.lines('a'))
 
 
 # ---- losses and joins ----
@@ -222,7 +223,7 @@ def test_a_worker_that_is_killed_comes_back_by_tcp():
 def a_worker_that_stands_still_is_left_out(**env):
     """… and begins anew when it wakes up, in the same process."""
     with kit.World() as world:
-        stage = Stage(world, nnodes='2:3', **env)
+        stage = Stage(world, nnodes='2:3', serve=kit.LAPSING, **env)
         stage.start('a', 'b', 'c')
         generation, _ = stage.together('a', 'b', 'c')
         pid = stage.pid('b')
@@ -253,16 +254,18 @@ def newest_pid(node):
     return int(found[-1]) if found else 0
 
 
-def harm(pid, chance):
-    """Kills it, or lets it stand still for a moment, or for longer than its lease."""
-    if not pid or not kit.lives(pid):
-        return
-    if chance.random() < 0.7:
-        os.kill(pid, signal.SIGKILL)
-        return
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(chance.choice((0.1, 2.6)))
-    os.kill(pid, signal.SIGCONT)
+# 0: it is killed; otherwise it stands still for so many seconds, a moment or longer than its lease.
+HARMS = (0, 0, 0, 0, 0, 0, 0.1, kit.LEASE_S + 0.6) * (8 if kit.FULL else 1)
+
+
+def harm(pid, still_s):
+    with contextlib.suppress(ProcessLookupError):  # Its agent may have ended it.
+        if not still_s:
+            os.kill(pid, signal.SIGKILL)
+            return
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(still_s)
+        os.kill(pid, signal.SIGCONT)
 
 
 def whatever_comes_the_sums_are_right(**env):
@@ -271,12 +274,12 @@ def whatever_comes_the_sums_are_right(**env):
     seed = random.SystemRandom().randrange(1 << 30)
     chance = random.Random(seed)
     with kit.World() as world:
-        stage = Stage(world, '--max-restarts', '1000', **env)
+        stage = Stage(world, '--max-restarts', '1000', serve=kit.LAPSING, **env)
         stage.start('a', 'b', 'c', 'd')
-        until = time.monotonic() + (60 if kit.FULL else 8)
-        while time.monotonic() < until:
-            time.sleep(chance.choice((0.02, 0.2, 0.5, 1)))
-            harm(newest_pid(stage.nodes[chance.choice('abcd')]), chance)
+        for still_s in chance.sample(HARMS, len(HARMS)):
+            time.sleep(chance.choice((0.02, 0.2, 0.5)))
+            node = stage.nodes[chance.choice('abcd')]
+            harm(kit.wait_until(lambda node=node: newest_pid(node), 'it had a worker'), still_s)
         kit.wait_until(lambda: len(stage.job.members()) == 4, f'all were back (seed {seed})')
         stage.goes_on()
         steps = {}
