@@ -9,8 +9,6 @@ import os
 
 import kit
 
-SERVE = ('--lease', '2', '--join-window', '0.5')
-
 
 def start(job, roles):
     """Nodes by name; the name begins with the role."""
@@ -74,7 +72,7 @@ def finish(job, nodes):
 
 def test_workers_agree_on_the_cluster_and_again_after_a_loss():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        job = world.orchestrator(*kit.SERVE).job(nnodes='1:3')
         nodes = start(job, ('worker1', 'worker2', 'worker3'))
         before = resolved(job, nodes)
         assert shape(before) == {'worker': 3}
@@ -87,7 +85,7 @@ def test_workers_agree_on_the_cluster_and_again_after_a_loss():
 
 def test_a_worker_that_is_alone_needs_no_server():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1')
+        job = world.orchestrator(*kit.SERVE).job(nnodes='1')
         nodes = start(job, ('worker1',))
         alone = resolved(job, nodes)['worker1']
         assert alone['master'] == '' and alone['chief']
@@ -96,7 +94,7 @@ def test_a_worker_that_is_alone_needs_no_server():
 
 def test_several_workers_of_one_node_are_tasks_of_their_own():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='2', nproc=2)
+        job = world.orchestrator(*kit.SERVE).job(nnodes='2', nproc=2)
         nodes = start(job, ('worker1', 'worker2'))
         found = kit.wait_until(lambda: newest(job) if len(newest(job)) == 4 else None,
                                'four workers had found each other')
@@ -107,7 +105,7 @@ def test_several_workers_of_one_node_are_tasks_of_their_own():
 
 def test_there_is_one_chief_and_the_others_are_workers():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:3')
+        job = world.orchestrator(*kit.SERVE).job(nnodes='1:3')
         nodes = start(job, ('chief', 'worker1', 'worker2'))
         before = resolved(job, nodes)
         assert shape(before) == {'chief': 1, 'worker': 2} and before['chief']['chief']
@@ -119,7 +117,7 @@ def test_there_is_one_chief_and_the_others_are_workers():
 
 def test_parameter_servers_are_in_the_cluster_and_an_evaluator_is_beside_it():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='3')
+        job = world.orchestrator(*kit.SERVE).job(nnodes='3')
         nodes = start(job, ('chief', 'worker1', 'worker2', 'ps1', 'ps2', 'evaluator'))
         before = resolved(job, nodes)
         assert shape(before) == {'chief': 1, 'worker': 2, 'ps': 2}
@@ -139,7 +137,7 @@ def test_parameter_servers_are_in_the_cluster_and_an_evaluator_is_beside_it():
 
 def test_a_parameter_server_that_dies_makes_a_new_generation():
     with kit.World() as world:
-        job = world.orchestrator(*SERVE).job(nnodes='1:2')
+        job = world.orchestrator(*kit.SERVE).job(nnodes='1:2')
         nodes = start(job, ('worker1', 'worker2', 'ps1', 'ps2'))
         before = resolved(job, nodes)
         nodes.pop('ps1').kill9()
