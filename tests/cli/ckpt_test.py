@@ -4,6 +4,7 @@
 usage: ckpt_test.py MUSTER CKPT_MAKE
 """
 import contextlib
+import functools
 import json
 import os
 import struct
@@ -69,6 +70,7 @@ def flip(path, offset):
         file.write(bytes([byte ^ 1]))
 
 
+@functools.cache
 def content(name):
     """What ckpt_make puts into a part."""
     n = PARTS[name]
@@ -434,4 +436,4 @@ def test_a_folder_that_can_not_be_used_is_told_before_anything_starts():
 
 
 if __name__ == '__main__':
-    tap.run(__name__)
+    tap.run(__name__, 2, sys.argv[3:])

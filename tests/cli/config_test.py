@@ -9,6 +9,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import threading
 
 import kit
 import tap
@@ -93,8 +95,8 @@ def test_a_job_is_resized():
     with job() as serve, kit.node(serve, 'b'):
         kit.wait_status(serve, lambda job: len(job['members']) == 2)
         assert serve.ask('resize', '1') == (0, 'job default is to have 1 node\n', '')
-        job_ = kit.wait_status(serve, lambda job: kit.nodes_of(job) == ['a'])
-        assert [node['node'] for node in job_['waiting']] == ['b'], job_
+        kit.wait_status(serve, lambda job: kit.nodes_of(job) == ['a'] and
+                        [node['node'] for node in job['waiting']] == ['b'])
         status, out, err = serve.ask('resize', '3')
         assert (status, out) == (USAGE, '') and 'not from 1 to 2' in err, err
         for _ in range(2):  # The second time there is nothing to remove.
@@ -113,6 +115,7 @@ class Watch:
     """`muster config watch`, line by line."""
 
     def __init__(self, serve, *words):
+        self.bound = threading.Timer(kit.LONG, self.end)
         self.process = subprocess.Popen([kit.MUSTER, 'config', 'watch', *words], text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         env=env_of(serve))
@@ -120,12 +123,17 @@ class Watch:
     def line(self):
         return self.process.stdout.readline()
 
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+
     def __enter__(self):
+        self.bound.start()
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
+        self.bound.cancel()
+        self.end()
         self.process.communicate()
 
 
@@ -207,4 +215,4 @@ def test_a_watch_of_no_job_or_no_key_ends_at_once():
 
 
 if __name__ == '__main__':
-    tap.run(__name__)
+    tap.run(__name__, 3, sys.argv[2:])

@@ -108,7 +108,7 @@ def wait_status(serve, what, *words):
         status, out, err = serve.ask('status', '--json', *words)
         if status == 0 and out and what(json.loads(out)):
             return json.loads(out)
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError((status, out, err))
 
 

@@ -12,6 +12,7 @@ import socket
 import ssl
 import stat
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -225,7 +226,7 @@ def test_a_port_of_something_else_is_told_apart():
 
 def test_a_job_is_seen_drained_and_shut_down():
     with serving('--join-window', '0.1') as serve, node(serve, 'a') as a, node(serve, 'b') as b:
-        job = wait_status(serve, lambda job: sorted(nodes_of(job)) == ['a', 'b'])
+        job = wait_status(serve, lambda job: sorted(nodes_of(job)) == ['a', 'b'] and job['state'] == 'running')
         assert (job['job'], job['run'], job['waiting']) == ('default', 1, []), job
         assert [member['rank'] for member in job['members']] == [0, 1], job
         _, out, _ = serve.ask('status', 'default')
@@ -360,4 +361,4 @@ def test_serve_refuses_times_that_make_no_sense():
 
 
 if __name__ == '__main__':
-    tap.run(__name__)
+    tap.run(__name__, 4, sys.argv[2:])
