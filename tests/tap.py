@@ -1,5 +1,6 @@
 """Runs the functions of a module whose names begin with test_ and tells of them in TAP."""
 import concurrent.futures
+import os
 import sys
 import time
 import traceback
@@ -28,10 +29,13 @@ def attempt(case):
 
 
 def run(module, jobs=1, only=()):
-    """Up to `jobs` cases at a time, each in a thread; all, or only those with these names. Each is told of when
-    it is over, so that a failure is seen when it happens."""
+    """Up to `jobs` cases at a time, each in a thread; all, or only those with these names, or that of CASE. Each is
+    told of when it is over, so that a failure is seen when it happens."""
+    only = only or os.environ.get('CASE', '').split()
     cases = [(name[len('test_'):], case) for name, case in vars(sys.modules[module]).items()
              if name.startswith('test_') and (not only or name[len('test_'):] in only)]
+    if not cases:
+        sys.exit(f'there is no case {" ".join(only)}')
     failed = 0
     out, err = sys.stdout, sys.stderr  # A case that runs meanwhile may have redirected its own.
     print(f'1..{len(cases)}', flush=True)

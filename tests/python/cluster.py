@@ -62,10 +62,10 @@ def write_script(folder, text, name='script.py'):
     return path
 
 
-def alone(script, args=(), timeout=600, check=True, **env):
+def alone(script, args=(), timeout=600, check=True, python=PYTHON, **env):
     """A script by itself, without an agent: its CompletedProcess."""
     with kit.World() as world:
-        done = subprocess.run([PYTHON, write_script(world.dir, script), *map(str, args)], stdout=subprocess.PIPE,
+        done = subprocess.run([python, write_script(world.dir, script), *map(str, args)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False,
                               timeout=timeout, env=world.env(**environment(**env)), cwd=world.dir)
     assert not kit.SANITIZER.search(done.stderr), done.stderr[-8000:]

@@ -25,6 +25,14 @@ def pytest_configure(config):
         config.pluginmanager.register(Tap(), 'muster-tap')
 
 
+def pytest_collection_modifyitems(items):
+    """CASE=NAME: that one, with all its parameters, or NAME[…] with these."""
+    only = os.environ.get('CASE')
+    if only:
+        items[:] = [item for item in items if only in (item.name.removeprefix('test_'),
+                                                       item.originalname.removeprefix('test_'))]
+
+
 def pytest_runtest_setup(item):
     if module.SANITIZED and item.get_closest_marker('plain'):
         pytest.skip('not with sanitizers')
