@@ -21,7 +21,7 @@ def small(steps, *args):
 
 def large(steps, *args, count=1_100_000):
     """Three chunks, which are written side by side; little work."""
-    return elastic.trainer(steps, '--count', str(count), *args, samples=100, batch=8)
+    return elastic.trainer(steps, '--count', str(count), *args, samples=100, batch=4, slices=4)
 
 
 class Saving(elastic.Training):
