@@ -248,24 +248,6 @@ static void a_signal_drains_the_node(void **state)
     assert_int_equal(kit_wait(k, stays), 0);
 }
 
-/* Nobody goes on without it: after a while its script is stopped all the same. */
-static void the_only_node_can_be_drained_too(void **state)
-{
-    struct kit *k = *state;
-    struct node_config config;
-    pid_t pid;
-
-    kit_serve(k);
-    config = kit_config(k, "a",
-                        kit_script(0, "trap 'echo bye >> ended; exit 0' TERM; echo up >> seen; "
-                                      "while :; do sleep 0.02; done"));
-    pid = kit_run(k, &config);
-    kit_await_lines(k, "seen", 1);
-    kill(pid, SIGTERM);
-    assert_int_equal(kit_wait(k, pid), 0);
-    assert_int_equal(kit_lines(k, "ended"), 1);
-}
-
 static void under_nohup_the_end_of_the_terminal_is_nothing(void **state)
 {
     struct kit *k = *state;
@@ -479,7 +461,6 @@ int main(int argc, char **argv)
         TEST(a_newcomer_restarts_the_others_in_a_bigger_world),
         TEST(a_node_that_is_killed_leaves_the_others_at_work),
         TEST(a_signal_drains_the_node),
-        TEST(the_only_node_can_be_drained_too),
         TEST(under_nohup_the_end_of_the_terminal_is_nothing),
         TEST(a_second_signal_stops_everything_at_once),
         TEST(whoever_ignores_sigterm_is_killed_after_the_grace),

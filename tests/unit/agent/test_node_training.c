@@ -83,7 +83,7 @@ static int be_tenant(void)
     worker_say("leases", "later\n");
     worker_until("away");
     later_ms = lease_of(run);
-    usleep(1000000); /* several renewals */
+    usleep(500000); /* two renewals */
     worker_say("leases", "%s\n", lease_of(run) == later_ms ? "the same" : "another");
     worker_until("back");
     lease_after(run, later_ms);

@@ -227,7 +227,7 @@ static void notes_of_all_sizes_arrive_both_ways(void **state)
 static void what_was_dropped_is_never_seen_and_the_rest_is(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        for (uint64_t seed = 1; seed <= 3; seed++) {
+        for (uint64_t seed = 1; seed <= (unit_full() ? 3 : 1); seed++) {
             play(&kinds[i], seed, kinds[i].narrow ? 30 : 80, kinds[i].narrow ? 3000 : 40);
         }
     }

@@ -326,7 +326,7 @@ static void leases_are_renewed_while_a_lot_comes_in(void **state)
 
         alarm(100);
         putter_open(&p, k, &state_kit, KIT_JOB, 1);
-        for (p.step = 1; p.step <= 12; p.step++) {
+        for (p.step = 1; p.step <= 6; p.step++) {
             putter_whole(&p, 1);
         }
         _exit(0);

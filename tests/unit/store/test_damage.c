@@ -166,8 +166,8 @@ static void a_flip_of_any_byte_is_harmless_or_refused(void **state)
 {
     struct tally tally = {0};
 
-    sweep_flips(&images[CLOSED], kit_stride(61), &tally);
-    sweep_flips(&images[LIVE], kit_stride(61), &tally);
+    sweep_flips(&images[CLOSED], kit_stride(151), &tally);
+    sweep_flips(&images[LIVE], kit_stride(151), &tally);
     print_message("# %u flips: %u refused, %u harmless\n", tally.refused + tally.whole,
                   tally.refused, tally.whole);
     assert_true(tally.refused > 100 && tally.whole > 100);
@@ -197,8 +197,8 @@ static void a_file_cut_at_any_length_is_harmless_or_refused(void **state)
 {
     struct tally tally = {0};
 
-    sweep_lengths(&images[CLOSED], kit_stride(61), &tally);
-    sweep_lengths(&images[LIVE], kit_stride(61), &tally);
+    sweep_lengths(&images[CLOSED], kit_stride(151), &tally);
+    sweep_lengths(&images[LIVE], kit_stride(151), &tally);
     print_message("# %u lengths: %u refused, %u harmless\n", tally.refused + tally.whole,
                   tally.refused, tally.whole);
     assert_true(tally.refused > 100);
