@@ -17,6 +17,7 @@ import collections
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,7 @@ QUICK = ('cli', 'e2e_quick', 'python_core_module', 'python_core_run')  # … and
 SLOW = ('mutations',)  # left out of `quick`
 ONLY_FULL = ('bench',)
 ABOUT = {'quick': '1 minute', 'test': '8 minutes', 'full': '2 hours'}  # on two cores, the first time
+SANITIZERS = 'halt_on_error=1:abort_on_error=1:print_summary=1'
 TOLD_LINES = 60  # of what a failed program said
 END_S = 10  # from SIGTERM to SIGKILL
 
@@ -49,7 +51,9 @@ class Test:
         self.bound_s = told['timeout']
         self.alone = not told['is_parallel']
         self.suites = [name.rpartition(':')[2] for name in told['suite']]
-        self.stage = next((stage for stage in STAGES if stage in self.suites), STAGES[-1])
+        self.stage = next((stage for stage in STAGES if stage in self.suites), None)
+        if self.stage is None:
+            sys.exit(f'tests: {self.key} is in suite {self.suites}; tests/run.py knows {", ".join(STAGES)}')
         self.log = os.path.join(build, 'test-logs', self.name + (f'.{turn}' if turn else ''))
         self.process = None
 
@@ -58,7 +62,10 @@ class Test:
         began = time.monotonic()
         late = ''
         shutil.rmtree(self.log, ignore_errors=True)
-        env = {**os.environ, **self.env, 'MUSTER_TEST_LOGS': self.log}
+        # Memory that nobody has written is never 0 by luck.
+        env = {'MALLOC_PERTURB_': str(random.randrange(1, 256)), 'ASAN_OPTIONS': SANITIZERS,
+               'UBSAN_OPTIONS': SANITIZERS + ':print_stacktrace=1', **os.environ, **self.env,
+               'MUSTER_TEST_LOGS': self.log}
         if os.path.basename(self.build) == 'build-tsan':  # Samples: it is ten times slower.
             env.pop('MUSTER_TEST_FULL', None)
         with open(self.log + '.tap', 'wb') as out, open(self.log + '.log', 'wb') as err:
