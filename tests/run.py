@@ -3,10 +3,10 @@
 
 usage: run.py quick|test|full BUILD… [-- NAME…]
 
-Meson knows the tests; this runs them, as many at a time as there are cores (JOBS=N: N). NAME…: only these
-programs, or with SUITE/ those of a suite; CASE=NAME in the environment: only that case of them; TIMES=N: so often
-each. What a program said is in BUILD/test-logs. At the end it tells what failed and how to run just that; the last
-line counts cases:
+Meson knows the tests; this runs them, three at a time on two cores (JOBS=N: N), as many of them wait. NAME…: only
+these programs, or with SUITE/ those of a suite; CASE=NAME in the environment: only that case of them; TIMES=N: so
+often each. What a program said is in BUILD/test-logs. At the end it tells what failed and how to run just that; the
+last line counts cases:
 
     N passed, N failed, N skipped
 
@@ -242,7 +242,7 @@ class Teller:
 # ---- running ----
 
 class Runner:
-    """As many at a time as there are cores; one that must be alone waits until it is, and others wait for it."""
+    """So many at a time; one that must be alone waits until it is, and others wait for it."""
 
     def __init__(self, tests, jobs, on_over):
         self.tests = collections.deque(tests)
@@ -305,7 +305,8 @@ def main(words):
     if before:
         print(f'tests: {len(before)} programs were done before and nothing has changed since (FRESH=1: all of them)')
     tests = in_order([test for test in tests if test.key not in before], memory.mine)
-    jobs = int(os.environ.get('JOBS') or len(os.sched_getaffinity(0)))
+    cores_n = len(os.sched_getaffinity(0))
+    jobs = int(os.environ.get('JOBS') or cores_n + cores_n // 2)
     known = [memory.mine.get(test.key) for test in tests]
     teller.start(ABOUT[mode] if None in known and not names else minutes(sum(s or 1 for s in known) / jobs))
 
