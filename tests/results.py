@@ -7,6 +7,7 @@ import re
 
 CASE = re.compile(r'^(not )?ok\b\s*\d*(?:\s+-)?\s*(.*)$')
 PLAN = re.compile(r'^1\.\.(\d+)\s*(?:#\s*skip\s*(.*))?$', re.I)
+TOOK = re.compile(r'^# .* took [\d.]+ s$')
 DIRECTIVE = re.compile(r'\s*#\s*(?:skip|todo)\b\s*(.*)', re.I)
 
 
@@ -53,7 +54,7 @@ def read_tap(out):
                 found.failed.append((case.group(2) or 'a case without a name', why))
             else:
                 found.passed += 1
-        elif why is not None and line.startswith('#'):
+        elif why is not None and line.startswith('#') and not TOOK.match(line):
             why.append(line[1:].strip())
     if planned is None:
         return None

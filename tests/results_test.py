@@ -13,7 +13,7 @@ def test_each_tap_case_counts():
 
 
 def test_a_failed_case_counts_once_and_has_its_name_and_why():
-    found = results.read('1..2\nok 1 - a\nnot ok 2 - b\n# 1 != 2\n# here\n', 1)
+    found = results.read('1..2\nok 1 - a\nnot ok 2 - b\n# 1 != 2\n# here\n# b took 0.1 s\n', 1)
     assert found.line() == '1 passed, 1 failed, 0 skipped'
     assert found.failed == [('b', '1 != 2; here')], found.failed
 
