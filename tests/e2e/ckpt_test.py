@@ -113,8 +113,9 @@ def part_of_a_run(folder, model, nodes, nproc, back, upto, **more):
 def end_of_a_run(folder, model, nodes, nproc, back, **more):
     """… or goes on to the end."""
     with kit.World() as world:
-        job = ckpt.Saving(world, model, folder=folder, nnodes=str(nodes), nproc=nproc, **more)
+        job = ckpt.Saving(world, model, folder=folder, nnodes=str(nodes), nproc=nproc, limit=back, **more)
         job.start(*[f'n{i}' for i in range(nodes)])
+        job.save_upto(model.steps - 1, after=back, then=elastic.NO_LIMIT)
         job.ends_the_same()
         assert len(elastic.digests(job.out())) == nodes * nproc
         assert job.first_after(1) == (back + 1 if back < model.steps else 0), job.first_after(1)
