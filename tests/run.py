@@ -69,10 +69,12 @@ class Test:
         if os.path.basename(self.build) == 'build-tsan':  # Samples: it is ten times slower.
             env.pop('MUSTER_TEST_FULL', None)
         with open(self.log + '.tap', 'wb') as out, open(self.log + '.log', 'wb') as err:
-            self.process = subprocess.Popen(self.words, cwd=self.build, env=env, stdin=subprocess.DEVNULL,
-                                            stdout=out, stderr=err, start_new_session=True)
             try:
+                self.process = subprocess.Popen(self.words, cwd=self.build, env=env, stdin=subprocess.DEVNULL,
+                                                stdout=out, stderr=err, start_new_session=True)
                 self.process.wait(self.bound_s)
+            except OSError as error:
+                return results.Results(failed=[('', f"it can't be started: {error}")]), 0.0
             except subprocess.TimeoutExpired:
                 late = f'it was not over after {self.bound_s} s'
                 self.end()
@@ -82,7 +84,7 @@ class Test:
 
     def end(self):
         """It is asked first: it may have processes of its own to end."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL) if self.process is not None else ():
             try:
                 os.killpg(self.process.pid, number)
                 self.process.wait(END_S)
@@ -200,7 +202,7 @@ class Teller:
         self.stages = collections.OrderedDict((stage, [0, 0, 0.0]) for stage in STAGES)
 
     def start(self, about):
-        print(f'tests: {self.n} programs, about {about}', flush=True)
+        print(f'tests: {self.n} program{"s" * (self.n != 1)}, about {about}', flush=True)
 
     def over(self, test, found, took_s):
         self.i += 1
@@ -277,13 +279,15 @@ class Runner:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            while thread.is_alive():  # Python looks for signals between two waits.
+                thread.join(0.1)
 
     def stop(self):
         self.ended = True
         for test in list(self.running):
-            if test.process is not None:
-                test.end()
+            while test.process is None and test in self.running:  # It is just being started.
+                time.sleep(0.01)
+            test.end()
 
 
 def main(words):

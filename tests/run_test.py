@@ -14,13 +14,13 @@ RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'run.py')
 
 
 class Tree:
-    """A build folder whose tests are shell scripts: (name, suite, script)."""
+    """A build folder whose tests are shell scripts, (name, suite, script); without one: a program that is not there."""
 
     def __init__(self, *tests, alone=()):
         self.folder = tempfile.TemporaryDirectory(prefix='mu-')
         self.build = os.path.join(self.folder.name, 'build')
         os.mkdir(self.build)
-        told = [{'name': name, 'suite': [f'muster:{suite}'], 'cmd': ['sh', '-c', script], 'env': {}, 'timeout': 60,
+        told = [{'name': name, 'suite': [f'muster:{suite}'], 'cmd': ['sh', '-c', script] if script else ['/nosuch'], 'env': {}, 'timeout': 60,
                  'is_parallel': name not in alone} for name, suite, script in tests]
         meson = os.path.join(self.folder.name, 'meson')
         with open(meson, 'w', encoding='utf-8') as file:
@@ -84,6 +84,13 @@ def test_why_cases_were_skipped_is_told_with_their_number():
         assert code == 0 and 'skipped 2: no tool' in lines and lines[-1] == '1 passed, 0 failed, 2 skipped', lines
 
 
+def test_a_program_that_is_not_there_is_a_failure():
+    with Tree(('a', 'unit', 'true'), ('b', 'unit', None)) as tree:
+        code, lines = tree.run('test')
+        assert code == 1 and lines[-1] == '1 passed, 1 failed, 0 skipped', lines
+        assert any("it can't be started" in line for line in lines), lines
+
+
 def test_nothing_passed_is_a_failure():
     with Tree(('a', 'unit', 'exit 77')) as tree:
         assert tree.run('test')[0] == 1
@@ -111,8 +118,7 @@ def test_full_goes_on_where_it_was_interrupted_and_begins_anew_when_told():
         mark = os.path.join(folder, 'mark')
         with Tree(('a', 'unit', 'true'), ('b', 'e2e', f'test -e {mark} || sleep 60')) as tree:
             one = tree.start('full')
-            while ' a ' not in one.stdout.readline():
-                pass
+            assert any(' a ' in line for line in one.stdout)
             one.send_signal(signal.SIGINT)
             assert 'goes on from here' in one.communicate(timeout=60)[0] and one.returncode == 130
             with open(mark, 'w', encoding='ascii'):
