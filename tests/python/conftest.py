@@ -1,6 +1,7 @@
 """Fixtures, and TAP: each case is a line, so that `make test` counts it."""
 import atexit
 import os
+import signal
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ import cluster as module  # noqa: E402
 import kit  # noqa: E402
 
 atexit.register(kit._kill_worlds)
+signal.signal(signal.SIGTERM, kit._on_signal)  # Whoever ends a test leaves nothing behind, either.
 
 
 @pytest.hookimpl(hookwrapper=True)
