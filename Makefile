@@ -53,9 +53,11 @@ bench: packages-bench $(BUILD)/build.ninja ## measure; a table here, JSON in ben
 fuzz: ready-fuzz ## run every fuzzer for FUZZ_SECONDS (60) each
 	@tests/fuzz/run.sh build-fuzz/tests/fuzz $(FUZZ_SECONDS)
 
-soak: packages-build $(BUILD)/build.ninja ## simulate fresh seeds for SECONDS (600)
-	@$(NINJA) $(BUILD) tests/sim/sim
-	@$(BUILD)/tests/sim/sim --soak $(SECONDS)
+soak: packages-soak $(BUILD)/build.ninja ## fresh seeds for SECONDS (600): half simulated, half chaos of real processes
+	@$(NINJA) $(BUILD) muster tests/sim/sim tests/e2e/trainer
+	@$(BUILD)/tests/sim/sim --soak $$(($(SECONDS) / 2))
+	@SOAK=$$(($(SECONDS) / 2)) MUSTER_TEST_FULL=1 E2E_PROGRAMS=$(BUILD)/tests/e2e \
+	  python3 tests/e2e/chaos_test.py $(BUILD)/muster
 
 install: packages-build $(BUILD)/build.ninja ## command, library and Python package into PREFIX (/usr/local)
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)

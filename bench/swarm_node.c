@@ -118,7 +118,6 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_KILL:
         n->exits = true;
         break;
-    case AGENT_SUSPECT:
     case AGENT_LIFE:
     case AGENT_TELL_GENERATION:
     case AGENT_TELL_ACTIVE:

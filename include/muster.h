@@ -232,6 +232,12 @@ typedef struct mu_group_info {
  * newest, until mu_regroup(). */
 MU_API int mu_group(mu_run *run, mu_group_info *group_out);
 
+/* For what the members of the group do together by other means than these calls, such as another
+ * library's connections: can it still succeed? Waits for nobody. MU_EPEER: a member of that
+ * generation is lost or was left out, or the group is another one by now. MU_EDONE. MU_EPEER: its
+ * agent is gone. */
+MU_API int mu_group_check(mu_run *run, uint64_t generation);
+
 /* Moves to the newest generation: waits until this worker is a member of it and all members are
  * there; links between those who were together before are kept. When it returns MU_OK calls can be
  * made (again). The first call of all does this by itself. When there is nothing to move to it
@@ -516,7 +522,8 @@ typedef struct mu_hooks {
 } mu_hooks;
 MU_API int mu_hooks_set(mu_run *run, const mu_hooks *hooks);
 
-/* Wants so many nodes from now on: the setting `size`. Any worker may; returns at once. */
+/* Wants so many nodes from now on: the setting `size`. Any worker may; returns at once, and the log
+ * says so if it is refused later. mu_config_put() waits for the answer. */
 MU_API int mu_resize(mu_run *run, uint32_t nodes);
 
 typedef struct mu_training {

@@ -13,7 +13,7 @@ import sys
 
 # A folder includes only itself and those before it.
 LAYERS = ['base', 'core', 'wire', 'store', 'ckpt', 'depot', 'net', 'http', 'comm', 'data', 'ps', 'run',
-          'orchestrator', 'agent', 'cli']
+          'train', 'orchestrator', 'agent', 'cli']
 
 PURE = ['core', 'wire']
 PURE_HEADERS = {'muster.h', 'inttypes.h', 'limits.h', 'stdarg.h', 'stdbool.h', 'stddef.h',

@@ -248,13 +248,19 @@ static int move(struct bencher *b)
                            .kind = GENERATION_FRESH,
                            .members_n = (uint32_t)b->world,
                            .members = members};
+    struct membership *m;
     int rc = MU_OK;
 
     for (int r = 0; rc == MU_OK && r < b->world; r++) {
         members[r] = (struct member){.worker = wid_make((uint32_t)r + 1, 0, 1), .host = 1};
         rc = find_address(b, r, members[r].addr);
     }
-    return rc == MU_OK ? comm_move(b->bare, &g, TIMEOUT_MS, NULL) : rc;
+    rc = rc == MU_OK ? membership_open(&g, &m) : rc;
+    if (rc == MU_OK) {
+        rc = comm_move(b->bare, m, 0, TIMEOUT_MS, NULL);
+        membership_close(m);
+    }
+    return rc;
 }
 
 static int open_bare(struct bencher *b)

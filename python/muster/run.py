@@ -189,7 +189,7 @@ class Run(Collectives):
         self.core.checkpoint()
 
     def resize(self, nodes: int) -> None:
-        """Wants so many nodes from now on."""
+        """Wants so many nodes from now on. Returns at once; if it is refused, the log says so."""
         self.core.resize(nodes)
 
     @property

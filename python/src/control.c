@@ -111,6 +111,20 @@ static PyObject *run_group(PyObject *object, PyObject *unused)
                          g.settled ? Py_True : Py_False);
 }
 
+static PyObject *run_group_check(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    mu_run *mu = py_run_get((struct run *)object);
+    unsigned long long generation;
+
+    if (mu == NULL ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "K:group_check", KEYWORDS("generation"),
+                                     &generation) ||
+        py_run_check(mu_group_check(mu, generation)) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *run_regroup(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     long long timeout_ms = MU_FOREVER;
@@ -134,6 +148,8 @@ PyMethodDef py_control_methods[] = {
            "agree(tag, data, timeout_ms=-1) -> bool\n\nDo all members say the same?"),
     METHOD_NOARGS("group", run_group,
                   "group() -> (generation, rank, size, settled)\n\nThat calls are made in."),
+    METHOD("group_check", run_group_check,
+           "group_check(generation)\n\nRaises PeerLost if one of its members is gone."),
     METHOD("regroup", run_regroup, "regroup(timeout_ms=-1)\n\nMoves to the newest generation."),
     {NULL, NULL, 0, NULL},
 };

@@ -183,7 +183,6 @@ static bool is_for_agent(unsigned type)
     case WIRE_REPORT:
     case WIRE_BEAT:
     case WIRE_FORGET:
-    case WIRE_SUSPECT:
     case WIRE_SYNC:
     case WIRE_CONFIG:
     case WIRE_METRICS:

@@ -53,9 +53,6 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_BYE:
         node_link_say(n, WIRE_BYE, e->u.bye);
         break;
-    case AGENT_SUSPECT:
-        node_link_say(n, WIRE_SUSPECT, e->u.suspect);
-        break;
     case AGENT_START:
         node_slot_start(n, e);
         break;

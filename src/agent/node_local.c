@@ -45,11 +45,6 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         e.kind = AGENT_ON_FORGET;
         mine = msg->forget.worker == self;
         break;
-    case WIRE_SUSPECT:
-        e.kind = AGENT_ON_SUSPECT;
-        e.u.suspect = &msg->suspect;
-        mine = msg->suspect.by == self;
-        break;
     case WIRE_SYNC:
         node_sync_take(n, slot, &msg->sync);
         node_rearm(n);

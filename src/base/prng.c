@@ -67,8 +67,3 @@ uint64_t prng_between(struct prng *p, uint64_t lo, uint64_t hi)
     }
     return lo + prng_below(p, hi - lo + 1);
 }
-
-bool prng_chance(struct prng *p, uint32_t ppm)
-{
-    return prng_below(p, 1000000) < ppm;
-}

@@ -17,9 +17,6 @@ uint64_t prng_below(struct prng *p, uint64_t n);
 /* Uniform in [lo, hi], both included. */
 uint64_t prng_between(struct prng *p, uint64_t lo, uint64_t hi);
 
-/* True with probability ppm / 1,000,000. */
-bool prng_chance(struct prng *p, uint32_t ppm);
-
 /* One step of splitmix64: a good mixer of 64 bits. */
 uint64_t prng_mix(uint64_t x);
 

@@ -7,10 +7,9 @@
  *
  * The state is one row of bytes, its parts one after another, cut into chunks of CKPT_CHUNK bytes
  * (the last may be shorter). Shard k of n has chunks [C * k / n, C * (k + 1) / n) of the C there
- * are; n writers write one each, side by side, and need not talk to each other: each leaves
- * "shard-0000.sums" beside its shard when that is safe on the disk, or "shard-0000.failed" with the
- * reason. The first of them gathers the sums, writes the manifest, and renames the folder: all that
- * is in it is on the disk by then.
+ * are; n writers write one each, side by side: each leaves "shard-0000.sums" beside its shard when
+ * that is safe on the disk, and tells the first of them. That one, when all have, gathers the sums,
+ * writes the manifest, and renames the folder: all that is in it is on the disk by then.
  *
  *   manifest.c  the manifest's text: written (manifest.h shows one), and parsed (manifest_parse.c)
  *   shard.c     a shard: written, its sums told (sums.c); pack.c: chunks as they are stored
@@ -122,19 +121,14 @@ struct ckpt_target {
 
 /* One writer's part. data: the bytes of the chunks of `shard`, one after another; `cancel` (may be
  * NULL) is looked at between chunks: MU_EDONE. MU_EIO, MU_ELIMIT (the disk, or the quota, is full),
- * MU_ENOMEM; then the shard is marked as failed as well as can be. */
+ * MU_ENOMEM. */
 int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t *data,
                      const _Atomic bool *cancel, struct ckpt_why *why);
-/* This writer can't: the others need not wait for it. */
-void ckpt_fail_shard(const struct ckpt_target *t, uint32_t shard, const char *text);
 
-/* Have all writers left their sums? MU_EAGAIN: not yet. MU_EIO: one has failed; why has its words.
- * shard_out (may be NULL): of the first that is missing, or has failed. */
-int ckpt_gathered(const struct ckpt_target *t, uint32_t *shard_out, struct ckpt_why *why);
-
-/* All have: the manifest is written and the folder renamed. parts: they sum up to t->bytes. One of
- * the same step that is there already stays if it has the same chunks, otherwise it makes place.
- * Whatever fails, what was there before is there, and the attempt's folder can be abandoned. */
+/* All writers have left their sums: the manifest is written and the folder renamed. parts: they sum
+ * up to t->bytes. One of the same step that is there already stays if it has the same chunks,
+ * otherwise it makes place. Whatever fails, what was there before is there, and the attempt's
+ * folder can be abandoned. */
 int ckpt_commit(const struct ckpt_target *t, const struct ckpt_mark *mark,
                 const struct ckpt_part *parts, uint32_t parts_n, struct ckpt_why *why);
 

@@ -5,94 +5,14 @@
 #include "ckpt/shard.h"
 #include "ckpt/sums.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define STRING(x) #x
 #define DOTTED(a, b, c) STRING(a) "." STRING(b) "." STRING(c)
-
-#define FAILED_TEXT_MAX ((size_t)CKPT_PATH_MAX + 256)
-
-/* ---- have all left their sums? ---- */
-
-/* What the name of a file in an attempt's folder says of a shard. */
-static bool tells(const char *name, const char *end, uint32_t shards_n, uint32_t *shard_out)
-{
-    char again[64];
-    unsigned shard;
-
-    if (sscanf(name, "shard-%4u", &shard) != 1 || shard >= shards_n) {
-        return false;
-    }
-    snprintf(again, sizeof(again), "shard-%04u%s", shard, end);
-    if (strcmp(name, again) != 0) {
-        return false;
-    }
-    *shard_out = shard;
-    return true;
-}
-
-static int failed_shard(const char *folder, uint32_t shard, struct ckpt_why *why)
-{
-    struct path p;
-    char *text = NULL;
-    size_t n = 0;
-
-    if (shard_path(&p, folder, shard, SHARD_FAILED, NULL) == MU_OK &&
-        file_get(p.text, FAILED_TEXT_MAX, &text, &n, NULL) == MU_OK && n > 0) {
-        ckpt_say(why, MU_EIO, "%s", text);
-    } else {
-        ckpt_say(why, MU_EIO, "the writer of shard %" PRIu32 " in %s has failed", shard, folder);
-    }
-    free(text);
-    return MU_EIO;
-}
-
-int ckpt_gathered(const struct ckpt_target *t, uint32_t *shard_out, struct ckpt_why *why)
-{
-    bool there[CKPT_SHARDS_MAX] = {false};
-    uint32_t shard, missing = 0, failed = UINT32_MAX;
-    struct path folder;
-    DIR *d;
-    int rc = path_target(&folder, t, why);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    d = opendir(folder.text);
-    if (d == NULL && errno != ENOENT) {
-        return file_failed(why, "read the folder", folder.text);
-    }
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
-        if (tells(e->d_name, SHARD_FAILED, t->shards_n, &shard)) {
-            failed = MIN(failed, shard);
-        } else if (tells(e->d_name, SHARD_SUMS, t->shards_n, &shard)) {
-            there[shard] = true;
-        }
-    }
-    if (d != NULL) {
-        closedir(d);
-    }
-    while (missing < t->shards_n && there[missing]) {
-        missing++;
-    }
-    if (failed == UINT32_MAX && missing == t->shards_n) {
-        return MU_OK;
-    }
-    if (shard_out != NULL) {
-        *shard_out = failed != UINT32_MAX ? failed : missing;
-    }
-    return failed != UINT32_MAX
-               ? failed_shard(folder.text, failed, why)
-               : ckpt_say(why, MU_EAGAIN, "shard %" PRIu32 " is not there yet", missing);
-}
-
-/* ---- the manifest ---- */
 
 /* m's parts are the caller's, its chunks are to be freed. */
 static int gather(const struct ckpt_target *t, const char *folder, struct ckpt_manifest *m,

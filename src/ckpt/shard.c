@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 struct writer {
@@ -144,20 +143,13 @@ static int finish(struct writer *w, struct ckpt_why *why)
  * end, is not true any more. */
 static int forget(const char *folder, uint32_t shard, struct ckpt_why *why)
 {
-    static const char *const ends[] = {SHARD_SUMS, SHARD_FAILED};
+    struct path p;
+    int rc = shard_path(&p, folder, shard, SHARD_SUMS, why);
 
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        struct path p;
-        int rc = shard_path(&p, folder, shard, ends[i], why);
-
-        if (rc != MU_OK) {
-            return rc;
-        }
-        if (file_unlink(AT_FDCWD, p.text, false) != 0 && errno != ENOENT) {
-            return file_failed(why, "take away", p.text);
-        }
+    if (rc == MU_OK && file_unlink(AT_FDCWD, p.text, false) != 0 && errno != ENOENT) {
+        rc = file_failed(why, "take away", p.text);
     }
-    return MU_OK;
+    return rc;
 }
 
 static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t shard,
@@ -188,7 +180,7 @@ static int write_shard(const struct ckpt_target *t, const char *folder, uint32_t
         rc = sums_write(t, folder, shard, w.chunks, end - first, why);
     }
     if (rc != MU_OK && w.path.text[0] != '\0') {
-        (void)file_unlink(AT_FDCWD, w.path.text, false); /* Room for the word that it failed. */
+        (void)file_unlink(AT_FDCWD, w.path.text, false);
     }
     writer_close(&w);
     return rc;
@@ -207,32 +199,14 @@ static int make_folders(const struct ckpt_target *t, const char *folder, struct 
 int ckpt_write_shard(const struct ckpt_target *t, uint32_t shard, const uint8_t *data,
                      const _Atomic bool *cancel, struct ckpt_why *why)
 {
-    struct ckpt_why own = {{0}};
     struct path folder;
-    int rc = path_target(&folder, t, &own);
+    int rc = path_target(&folder, t, why);
 
     if (rc == MU_OK && shard >= t->shards_n) {
-        rc = ckpt_say(&own, MU_EINVAL, "there is no shard %" PRIu32 " of %" PRIu32, shard,
+        rc = ckpt_say(why, MU_EINVAL, "there is no shard %" PRIu32 " of %" PRIu32, shard,
                       t->shards_n);
     }
-    if (rc == MU_OK) {
-        rc = make_folders(t, folder.text, &own);
-        rc = rc == MU_OK ? forget(folder.text, shard, &own) : rc;
-        rc = rc == MU_OK ? write_shard(t, folder.text, shard, data, cancel, &own) : rc;
-        if (rc != MU_OK) {
-            ckpt_fail_shard(t, shard, own.text);
-        }
-    }
-    return rc == MU_OK ? rc : ckpt_say(why, rc, "%s", own.text);
-}
-
-void ckpt_fail_shard(const struct ckpt_target *t, uint32_t shard, const char *text)
-{
-    struct path folder, p;
-
-    if (path_target(&folder, t, NULL) == MU_OK && shard < t->shards_n &&
-        shard_path(&p, folder.text, shard, SHARD_FAILED, NULL) == MU_OK &&
-        make_folders(t, folder.text, NULL) == MU_OK) {
-        (void)file_put(p.text, text, strlen(text), false, NULL);
-    }
+    rc = rc == MU_OK ? make_folders(t, folder.text, why) : rc;
+    rc = rc == MU_OK ? forget(folder.text, shard, why) : rc;
+    return rc == MU_OK ? write_shard(t, folder.text, shard, data, cancel, why) : rc;
 }

@@ -5,7 +5,6 @@
 #include "ckpt/file.h"
 
 #define SHARD_SUMS ".sums"
-#define SHARD_FAILED ".failed"
 
 /* FOLDER/shard-0007END */
 int shard_path(struct path *p, const char *folder, uint32_t shard, const char *end,

@@ -47,7 +47,7 @@ static int move(struct bench_group *g, uint32_t rank, struct comm *comm)
                                     .kind = GENERATION_FRESH,
                                     .members_n = g->ranks_n,
                                     .members = members};
-    wid missing;
+    struct membership *m;
     int rc;
 
     snprintf(g->shared->addresses[rank], ADDR_MAX_LEN, "%s", comm_address(comm));
@@ -57,7 +57,11 @@ static int move(struct bench_group *g, uint32_t rank, struct comm *comm)
         members[r] = (struct member){.worker = wid_make(r + 1, 0, 1), .host = 1};
         strcpy(members[r].addr, g->shared->addresses[r]);
     }
-    rc = comm_move(comm, &generation, TIMEOUT_MS, &missing);
+    rc = membership_open(&generation, &m);
+    if (rc == MU_OK) {
+        rc = comm_move(comm, m, 0, TIMEOUT_MS, NULL);
+        membership_close(m);
+    }
     return rc == MU_OK
                ? MU_OK
                : bench_fail(g, rank, rc, "could not link to the others: %s", mu_strerror(rc));

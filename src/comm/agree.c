@@ -1,22 +1,17 @@
 /* Calls that all have, or none has.
  *
  * A rank that holds the whole result says READY; once it has everyone's READY the call counts, and
- * returns. If somebody dies before that, the survivors tell each other in the next generation how
- * they stand (comm_settle): whoever has returned it had everyone's READY, so all of them hold it.
- * If all hold it, it counts. Otherwise nobody, living or dead, can have returned it, and it is
- * forgotten. */
+ * returns. If somebody dies before that, the survivors tell each other how they stand, and
+ * core/step says whether it counts for all (comm_settled). What is held until then is here. */
 #include "comm/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NEW_HERE UINT64_MAX /* as a count: has made no agreed call, and takes the others' */
-
 struct agreed {
-    uint64_t committed; /* how many count; the number of the last one */
-    bool any;           /* this worker has made, or settled, one: it has a history */
-    bool holds;         /* the result of the next one is here … */
-    bool counts;        /* … and it was settled that it counts */
+    bool holds;      /* the result of the last agreed call, which failed, is here … */
+    bool counts;     /* … and it was settled that it counts */
+    uint64_t done_n; /* that went well, and comm_halt() has not told of */
 
     /* What is held, of which call. */
     struct note of;
@@ -42,8 +37,7 @@ static void forget(struct agreed *a)
 void agreed_forget(struct comm *c)
 {
     forget(c->agreed);
-    c->agreed->any = false;
-    c->agreed->committed = 0;
+    c->agreed->done_n = 0;
 }
 
 void agreed_close(struct comm *c)
@@ -111,7 +105,6 @@ bool agreed_again(struct op *op, int *rc_out)
 {
     struct agreed *a = op->c->agreed;
 
-    a->any = true;
     if (!a->holds) {
         return false;
     }
@@ -127,7 +120,7 @@ bool agreed_again(struct op *op, int *rc_out)
     }
     op->result->generation = a->generation;
     op->result->members_n = a->members_n;
-    op->result->newest = op->c->group.number;
+    op->result->newest = term_generation(op->c->group.number);
     *rc_out = MU_OK;
     if ((op->call->flags & COMM_VIEW) != 0) {
         *rc_out = view_of(op->c, a->bytes, &op->result->view);
@@ -138,7 +131,6 @@ bool agreed_again(struct op *op, int *rc_out)
     } else if (a->bytes_n > 0) {
         memcpy(op->call->out, a->bytes, a->bytes_n);
     }
-    a->committed++;
     forget(a);
     return true;
 }
@@ -153,7 +145,7 @@ int agreed_ready(struct op *op)
     mine.offset = atomic_load(&c->newest);
     rc = meet(op, &mine);
     if (rc == MU_OK) {
-        c->agreed->committed++;
+        c->agreed->done_n++;
         op->result->newest = UINT64_MAX;
         for (uint32_t r = 0; r < c->group.n; r++) {
             op->result->newest = MIN(op->result->newest, c->exchange->said[r].offset);
@@ -170,57 +162,31 @@ int agreed_ready(struct op *op)
     return rc;
 }
 
-/* ---- settling ---- */
-
-/* What all of them said, each from its own side, comes to the same. */
-static void decide(struct agreed *a, const struct note *notes, uint32_t n)
+uint64_t comm_halt(struct comm *c, uint64_t term, bool *held_out)
 {
-    uint64_t most = 0;
-    bool any = false, all_hold = true;
+    struct agreed *a = c->agreed;
+    uint64_t done_n;
 
-    for (uint32_t r = 0; r < n; r++) {
-        if (notes[r].offset != NEW_HERE) {
-            any = true;
-            most = MAX(most, notes[r].offset);
-        }
-    }
-    for (uint32_t r = 0; r < n; r++) {
-        all_hold = all_hold && (notes[r].offset == NEW_HERE ||
-                                (notes[r].offset == most && notes[r].index != 0));
-    }
-    if (!any) {
-        return;
-    }
-    if (!a->any) {
-        a->any = true;
-        a->committed = most;
-        if (all_hold) {
-            a->committed++; /* It counts, and is no business of this one. */
-        }
-        return;
-    }
-    if (a->holds && (all_hold || most == a->committed + 1)) {
-        a->counts = true;
-    } else {
-        forget(a);
-    }
+    fence_at(c, term + 1); /* Whoever is in a call gives up the engine. */
+    pthread_mutex_lock(&c->engine);
+    done_n = a->done_n;
+    a->done_n = 0;
+    *held_out = a->holds && !a->counts;
+    pthread_mutex_unlock(&c->engine);
+    return done_n;
 }
 
-int agreed_settle(struct op *op, bool *committed_out)
+bool comm_settled(struct comm *c, bool counts)
 {
-    struct agreed *a = op->c->agreed;
-    struct note mine = op->base;
-    int rc;
+    struct agreed *a = c->agreed;
 
-    mine.kind = NOTE_HERE;
-    mine.offset = a->any ? a->committed + (a->counts ? 1 : 0) : NEW_HERE;
-    mine.index = a->holds && !a->counts;
-    rc = meet(op, &mine);
-    if (rc == MU_OK && !a->counts) {
-        decide(a, op->c->exchange->said, op->c->group.n);
+    pthread_mutex_lock(&c->engine);
+    if (counts && a->holds) {
+        a->counts = true;
+    } else if (!a->counts) {
+        forget(a);
     }
-    if (rc == MU_OK) {
-        *committed_out = a->counts;
-    }
-    return rc;
+    counts = a->counts;
+    pthread_mutex_unlock(&c->engine);
+    return counts;
 }

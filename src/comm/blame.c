@@ -108,6 +108,9 @@ int blame_time(struct op *op)
     char text[NOTE_TEXT_MAX], name[OP_WHO_MAX];
     uint32_t rank = quietest(op);
 
+    if (op->c->group.broken == MU_OK) {
+        op->c->group.broken_idle_ms = MAX(op->timeout_ns / 1000000, 1);
+    }
     note_print(&op->base, text);
     return op_fail(op, MU_EPEER, rank, "%s has done nothing for %" PRIu64 " ms during %s",
                    op_who(op, rank, name), op->timeout_ns / 1000000, text);

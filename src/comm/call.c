@@ -15,7 +15,7 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
         call->op == COMM_ALLREDUCE || call->op == COMM_REDUCE || call->op == COMM_REDUCE_SCATTER;
     const bool view = (call->flags & COMM_VIEW) != 0;
 
-    if (call->op <= COMM_NONE || call->op >= COMM_SETTLE) {
+    if (call->op <= COMM_NONE || call->op >= COMM_OP_N) {
         return "there is no such call";
     }
     if (call->dtype >= DTYPE_N || call->reduce >= REDUCE_OP_N) {
@@ -92,12 +92,12 @@ int call_ready(struct op *op)
     }
     if (atomic_load(&op->c->fence) > g->number) {
         return op_fail(op, MU_EPEER, COMM_NOBODY, "generation %" PRIu64 " was overtaken",
-                       g->number);
+                       term_generation(g->number));
     }
     for (uint32_t r = 0; r < g->n; r++) {
         if (r != g->me && (g->links[r] == NULL || g->links[r]->proved != g->number)) {
             return op_fail(op, MU_EPEER, r, "rank %" PRIu32 " is not in generation %" PRIu64 " yet",
-                           r, g->number);
+                           r, term_generation(g->number));
         }
     }
     return MU_OK;
@@ -146,8 +146,9 @@ static int make(struct op *op)
     return rc;
 }
 
-static int refuse(struct comm_result *result, int status, const char *why)
+int call_refuse(struct comm_result *result, int status, const char *why)
 {
+    *result = (struct comm_result){.rank = COMM_NOBODY};
     snprintf(result->error, sizeof(result->error), "%s", why);
     return status;
 }
@@ -158,6 +159,7 @@ static void tell_why(struct op *op, struct comm_result *result)
 
     result->rank = g->broken_by;
     result->worker = g->broken_by < g->n ? g->members[g->broken_by].worker : 0;
+    result->idle_ms = g->broken_idle_ms;
     snprintf(result->error, sizeof(result->error), "%s", g->broken_why);
 }
 
@@ -171,12 +173,15 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     result->rank = COMM_NOBODY;
     op.timeout_ns = call->timeout_ms < 0 ? UINT64_MAX : (uint64_t)call->timeout_ms * 1000000;
     if (c->group.number == 0) {
-        return refuse(result, MU_EINVAL, "this worker is in no generation yet");
+        return call_refuse(result, MU_EINVAL, "this worker is in no generation yet");
+    }
+    if (call->term != 0 && call->term != c->group.number) {
+        return call_refuse(result, MU_EPEER, "the group has moved on");
     }
     why = bad(c, call);
     why = why != NULL ? why : bad_buffers(c, call);
     if (why != NULL) {
-        return refuse(result, MU_EINVAL, why);
+        return call_refuse(result, MU_EINVAL, why);
     }
     rc = call_ready(&op);
     if (rc != MU_OK) {
@@ -189,13 +194,13 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
         }
         return rc;
     }
-    result->generation = c->group.number;
+    result->generation = term_generation(c->group.number);
     result->members_n = c->group.n;
     number_it(&op);
     rc = make(&op);
     if (rc == MU_ELIMIT && c->group.broken == MU_OK) {
         c->group.call--; /* Nobody has heard of it: it can be made when a view was released. */
-        return refuse(result, rc, "two views of this size are held: release one");
+        return call_refuse(result, rc, "two views of this size are held: release one");
     }
     if (rc != MU_OK && c->group.broken != MU_OK) {
         blame_tell(&op);
@@ -205,51 +210,23 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     return rc;
 }
 
-int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out)
-{
-    const struct comm_call call = {.op = COMM_SETTLE};
-    struct op op = {.c = c, .call = &call};
-    int rc;
-
-    rc = comm_enter(c);
-    if (rc != MU_OK) {
-        return rc;
-    }
-    op.timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000;
-    pthread_mutex_lock(&c->engine);
-    rc = call_ready(&op);
-    if (rc == MU_OK) {
-        number_it(&op);
-        rc = agreed_settle(&op, committed_out);
-        if (rc != MU_OK) {
-            blame_tell(&op);
-        }
-    }
-    pthread_mutex_unlock(&c->engine);
-    comm_leave(c);
-    return rc;
-}
-
 int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *result_out)
 {
     struct comm_result unused, *result = result_out != NULL ? result_out : &unused;
     int rc;
 
     mu_assert(result_out != NULL || (call->flags & COMM_VIEW) == 0);
-    if (moving_busy(c)) {
-        struct comm_started *started;
-        rc = comm_start(c, call, &started);
-        return rc == MU_OK ? comm_finish(started, -1, result) : rc;
-    }
     rc = comm_enter(c);
     if (rc != MU_OK) {
-        memset(result, 0, sizeof(*result));
-        result->rank = COMM_NOBODY;
-        return refuse(result, rc, "this worker is leaving");
+        return call_refuse(result, rc, "this worker is leaving");
     }
-    pthread_mutex_lock(&c->engine);
-    rc = call_make(c, call, result);
-    pthread_mutex_unlock(&c->engine);
+    if (moving_busy(c)) {
+        rc = moving_run(c, call, result);
+    } else {
+        pthread_mutex_lock(&c->engine);
+        rc = call_make(c, call, result);
+        pthread_mutex_unlock(&c->engine);
+    }
     comm_leave(c);
     return rc;
 }

@@ -16,6 +16,7 @@
 
 #include "comm/note.h"
 #include "comm/reduce.h"
+#include "core/membership.h"
 
 #define COMM_ERROR_MAX 256
 #define COMM_NOBODY UINT32_MAX
@@ -37,6 +38,10 @@ struct comm_config {
     const char *iface; /* the interface whose address to listen on instead; NULL, "": none */
     unsigned paths;    /* COMM_SHM | COMM_TCP; 0: both */
     bool tls;          /* between hosts; all members must say the same */
+    /* comm_linked() is another than it was (NULL: nobody wants to know). From a thread of the data
+     * plane that holds no lock; it must return soon. */
+    void (*on_linked)(void *arg);
+    void *arg;
 };
 
 /* error: COMM_ERROR_MAX; what happened and what to do. MU_EINVAL, MU_EIO, MU_ENOMEM. */
@@ -53,27 +58,50 @@ void comm_close(struct comm *c);
 /* Where others reach it: "10.0.0.1:40123". */
 const char *comm_address(const struct comm *c);
 
-/* This worker goes on as another (a new life): the group is none, all links are dropped. */
+/* This worker goes on as another (a new life): the group is none, no generation is wanted, all
+ * links are dropped. */
 void comm_rename(struct comm *c, wid self);
+wid comm_self(const struct comm *c); /* who it is */
 
 /* ---- the group ---- */
 
-/* Can every member of this generation be reached, and does it answer? Needs no key: for a worker
- * that wants to join. Links are made and kept. MU_ETIMEDOUT: *missing_out (may be NULL) did not
- * answer. MU_EDONE. Any thread. */
-int comm_probe(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out);
+/* From now on links to all other members of this generation (copied) are made, and made again when
+ * they are lost, until another generation is wanted or this worker has another name. Needs no key,
+ * so a worker that wants to join may ask for it, too. Links of the group are not touched. Again
+ * with the same generation: the addresses may be other ones. Never waits; from any thread.
+ * MU_ENOMEM, MU_EDONE. */
+int comm_want(struct comm *c, const struct generation *g);
 
-/* The group is this generation, of which this worker is a member: older calls fail with MU_EPEER.
- * Keeps every link to a worker that is in both, drops the others, makes what is missing, and
- * returns when each member has proved that it is in this generation, too. May be called again, with
- * the same one or a newer one. On failure the group is that generation all the same, and who is
- * missing can still come. MU_ETIMEDOUT, MU_EPEER (*missing_out, may be NULL, says who), MU_ESTALE:
- * the group is a newer one. MU_EDONE. */
-int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out);
+/* The number of the wanted generation while there is a live link to each of its members; else 0.
+ * comm_config.on_linked says when it may have changed. */
+uint64_t comm_linked(struct comm *c);
+
+/* Members of the wanted generation to whom there has been no link for that long: at most `room` of
+ * them. How many were put out. */
+uint32_t comm_unlinked(struct comm *c, uint64_t ms, wid *workers_out, uint32_t room);
+
+/* The group is this generation (a reference is kept), of which this worker is a member, in this
+ * round: calls in older terms fail with MU_EPEER. Keeps every link to a worker that is in both,
+ * drops the others, makes what is missing, and returns when each member has proved that it is in
+ * this term, too. May be called again, with the same one or a newer one. On failure the group is in
+ * that term all the same, and who is missing can still come. MU_ETIMEDOUT, MU_EPEER: a member is in
+ * a newer term (comm_claim()), or it is fenced (*missing_out, may be NULL, says who), MU_ESTALE:
+ * the group is in a newer one. MU_EDONE. */
+int comm_move(struct comm *c, struct membership *m, uint32_t round, int64_t timeout_ms,
+              wid *missing_out);
+
+/* The newest term that a member of the group is in, if that is newer than the group's; else 0. */
+uint64_t comm_claim(struct comm *c);
+
+/* Is there a live link to this worker? */
+bool comm_has_link(struct comm *c, wid worker);
+/* Changes whenever a link is made or lost, or a peer says that it is in another term. */
+uint32_t comm_changes(const struct comm *c);
 
 /* A failure generation newer than the group is known: calls that wait, now or later, in an older
  * one return MU_EPEER. Never waits; from any thread. */
 void comm_fence(struct comm *c, uint64_t generation);
+bool comm_is_fenced(const struct comm *c); /* so no call can be made in the group */
 
 /* The newest boundary generation this worker holds: agreed calls carry it (see comm_call). */
 void comm_newest(struct comm *c, uint64_t generation);
@@ -92,7 +120,7 @@ void comm_free(struct comm *c, void *memory); /* NULL is fine */
 /* ---- calls ---- */
 
 /* Flags. */
-#define COMM_AGREE 1u /* ends with READY: when it is MU_OK it is so for all (see comm_settle) */
+#define COMM_AGREE 1u /* ends with READY: when it is MU_OK it is so for all (see comm_settled) */
 #define COMM_VIEW 2u  /* of allreduce: the result is a view, nothing is written to `out` */
 
 /* in, out and their elements, N ranks:
@@ -127,6 +155,7 @@ struct comm_call {
     bool recv;
     const uint8_t *holds; /* share: 1 or 0 by rank, the same on all ranks */
     unsigned flags;
+    uint64_t term;      /* it fails with MU_EPEER if the group is in another; 0: in any */
     int64_t timeout_ms; /* for a peer that does nothing; negative: none */
 
     /* allreduce over a tree of `slices_n` leaves (a power of two) instead of one contribution a
@@ -138,8 +167,9 @@ struct comm_call {
 };
 
 struct comm_result {
-    uint32_t rank; /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: not known, or nobody is to blame */
-    wid worker;    /* … */
+    uint32_t rank;    /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: not known, or nobody is to blame */
+    wid worker;       /* … */
+    uint64_t idle_ms; /* … which lives, but did nothing for so long; 0 */
     uint64_t generation; /* whose members' contributions the result holds */
     uint32_t members_n;  /* … and how many they are */
     uint64_t newest;     /* agreed: the smallest `newest` of all members: all may move there now */
@@ -155,7 +185,8 @@ int comm_run(struct comm *c, const struct comm_call *call, struct comm_result *r
 
 /* The same in the background: `call` is copied, what it points to must stay. comm_finish() waits,
  * gives what comm_run() would have, and frees; each must be finished, in any order. timeout_ms < 0:
- * none; MU_ETIMEDOUT: not yet, and nothing is freed. */
+ * none; MU_ETIMEDOUT: not yet, and nothing is freed. *result_out (may be NULL) is set in any case.
+ */
 struct comm_started;
 int comm_start(struct comm *c, const struct comm_call *call, struct comm_started **started_out);
 int comm_finish(struct comm_started *started, int64_t timeout_ms, struct comm_result *result_out);
@@ -169,12 +200,16 @@ void comm_release(struct comm *c, const void *view);
 void comm_share_part(uint64_t bytes, const uint8_t *holds, uint32_t ranks_n, uint32_t rank,
                      uint64_t *lo_out, uint64_t *hi_out);
 
-/* After comm_move() to a failure generation: the members tell each other how their last agreed call
- * stands. If all of them hold its result, or somebody has returned it, it counts for all. A rank on
- * which it had failed then has *committed_out true, and its next COMM_AGREE call, which must be
- * that one again, gives the result at once; a rank that has returned it goes on. Otherwise nobody
- * has it, and it can be made anew. A collective; MU_EPEER: settle again in the next generation. */
-int comm_settle(struct comm *c, int64_t timeout_ms, bool *committed_out);
+/* Nothing more is done in this term: calls that wait there, now or later, fail with MU_EPEER. Gives
+ * how many agreed calls have gone well since this was last asked, and whether the whole result of
+ * the next one, which failed, is here: for whoever tells the others how it stands. */
+uint64_t comm_halt(struct comm *c, uint64_t term, bool *held_out);
+
+/* The members have settled whether the agreed call that failed here, and whose result is held,
+ * counts. If it does, the next COMM_AGREE call must be that one again, and gives the result at
+ * once; otherwise nobody has it, and it can be made anew. Gives whether there is one that counts.
+ */
+bool comm_settled(struct comm *c, bool counts);
 
 /* ---- mail: small messages outside of calls, for the elastic step ---- */
 

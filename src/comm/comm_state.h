@@ -27,19 +27,18 @@ struct exchange;
  * holder; number, n, me and members under the lock as well, so that either is enough to read them.
  */
 struct comm_group {
-    uint64_t number;
-    uint32_t run;
-    uint8_t kind;
-    uint8_t key[KEY_BYTES];
+    uint64_t number; /* the term: generation and round */
+    struct membership *of;
     uint32_t n;
     uint32_t me;
-    struct member *members;  /* by rank */
-    struct link **links;     /* by rank; NULL: none (yet), or me */
-    uint64_t *sends, *recvs; /* by rank: numbers of the pair's SENDs */
-    uint64_t call;           /* number of the last collective */
-    bool entered;            /* comm_move() to it has succeeded: calls can be made */
-    int broken;              /* not MU_OK: no further call can be made in it … */
-    uint32_t broken_by;      /* … because of this rank */
+    const struct member *members; /* by rank; of `of` */
+    struct link **links;          /* by rank; NULL: none (yet), or me */
+    uint64_t *sends, *recvs;      /* by rank: numbers of the pair's SENDs */
+    uint64_t call;                /* number of the last collective */
+    bool entered;                 /* comm_move() to it has succeeded: calls can be made */
+    int broken;                   /* not MU_OK: no further call can be made in it … */
+    uint32_t broken_by;           /* … because of this rank */
+    uint64_t broken_idle_ms;      /* … which lives, but did nothing for so long; 0 */
     char broken_why[COMM_ERROR_MAX];
     struct note broken_note; /* MU_EORDER: the call that rank makes instead */
 };
@@ -69,7 +68,7 @@ struct comm {
     uint32_t inside_n;    /* threads between comm_enter() and comm_leave() */
     struct comm_stats stats;
 
-    _Atomic uint64_t fence;  /* calls in generations before this one fail */
+    _Atomic uint64_t fence;  /* calls in terms before this one fail */
     _Atomic uint64_t newest; /* as comm_newest() had it */
     _Atomic uint32_t alarm;  /* a futex word: part of every wait */
     _Atomic uint32_t pokes;  /* see comm_poke() … */
@@ -99,7 +98,7 @@ int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
                   struct link **link_out);
 
 /* The tender, every few seconds, under c->lock: loses a link by TCP whose host has been sent
- * something and has not answered for 30 s. */
+ * something and has not answered for TCP_SILENCE_S. */
 void tcp_link_check(struct link *l);
 
 /* The tender: a unix socket of a link has something to read, or hung up. */
@@ -138,6 +137,9 @@ void exchange_forget(struct comm *c);
  * goes on when all have left. MU_EDONE: it closes; there is nothing to leave then. */
 int comm_enter(struct comm *c);
 void comm_leave(struct comm *c);
+
+/* Calls in terms before this one fail, now or later. */
+void fence_at(struct comm *c, uint64_t term);
 
 /* The live link to a worker, or NULL; under c->lock. */
 struct link *group_find(struct comm *c, wid worker);

@@ -1,9 +1,6 @@
 /* What anybody may ask of the group, or tell it. */
 #include "comm/tender.h"
 
-#include <errno.h>
-#include <time.h>
-
 int comm_enter(struct comm *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -30,13 +27,18 @@ void comm_ring(struct comm *c)
     pthread_cond_broadcast(&c->changed);
 }
 
-void comm_fence(struct comm *c, uint64_t generation)
+void fence_at(struct comm *c, uint64_t term)
 {
     uint64_t fence = atomic_load(&c->fence);
 
-    while (fence < generation && !atomic_compare_exchange_weak(&c->fence, &fence, generation)) {
+    while (fence < term && !atomic_compare_exchange_weak(&c->fence, &fence, term)) {
     }
     comm_ring(c);
+}
+
+void comm_fence(struct comm *c, uint64_t generation)
+{
+    fence_at(c, term_make(generation, 0));
 }
 
 void comm_newest(struct comm *c, uint64_t generation)
@@ -67,13 +69,52 @@ static pthread_mutex_t *lock_of(const struct comm *c)
     return (pthread_mutex_t *)(uintptr_t)&c->lock;
 }
 
+wid comm_self(const struct comm *c)
+{
+    pthread_mutex_lock(lock_of(c));
+    const wid self = c->hello.self;
+
+    pthread_mutex_unlock(lock_of(c));
+    return self;
+}
+
 uint64_t comm_generation(const struct comm *c)
 {
     pthread_mutex_lock(lock_of(c));
     const uint64_t number = c->group.number;
 
     pthread_mutex_unlock(lock_of(c));
-    return number;
+    return term_generation(number);
+}
+
+uint64_t comm_claim(struct comm *c)
+{
+    uint64_t claim = 0;
+
+    pthread_mutex_lock(&c->lock);
+    for (const struct link *l = c->links; l != NULL; l = l->next) {
+        if (l->in_group && l->rank != UINT32_MAX && atomic_load(&l->lost) == MU_OK) {
+            claim = MAX(claim, l->claim);
+        }
+    }
+    claim = claim > c->group.number ? claim : 0;
+    pthread_mutex_unlock(&c->lock);
+    return claim;
+}
+
+bool comm_has_link(struct comm *c, wid worker)
+{
+    return link_is_there(c, worker);
+}
+
+uint32_t comm_changes(const struct comm *c)
+{
+    return atomic_load(&c->alarm);
+}
+
+bool comm_is_fenced(const struct comm *c)
+{
+    return term_generation(atomic_load(&c->fence)) > comm_generation(c);
 }
 
 uint32_t comm_rank(const struct comm *c)
@@ -121,8 +162,6 @@ void comm_stats(struct comm *c, struct comm_stats *stats_out)
     *stats_out = stats;
 }
 
-/* ---- probing ---- */
-
 uint64_t group_due_ns(int64_t timeout_ms)
 {
     const uint64_t now_ns = wait_now_ns();
@@ -131,92 +170,4 @@ uint64_t group_due_ns(int64_t timeout_ms)
         return UINT64_MAX;
     }
     return now_ns + (uint64_t)timeout_ms * MS;
-}
-
-/* Under c->lock, on the monotonic clock. False: it is too late. */
-static bool wait_changed(struct comm *c, uint64_t due_ns)
-{
-    if (due_ns == UINT64_MAX) {
-        pthread_cond_wait(&c->changed, &c->lock);
-        return true;
-    }
-    const struct timespec due = {.tv_sec = (time_t)(due_ns / 1000000000u),
-                                 .tv_nsec = (long)(due_ns % 1000000000u)};
-
-    return pthread_cond_timedwait(&c->changed, &c->lock, &due) != ETIMEDOUT;
-}
-
-/* Waits until there is a link to each; else *missing is the first without. Under c->lock. */
-static int wait_linked(struct comm *c, const struct generation *g, wid self, uint64_t due_ns,
-                       const struct member **missing)
-{
-    for (;;) {
-        *missing = NULL;
-        for (uint32_t r = 0; r < g->members_n && *missing == NULL; r++) {
-            const struct member *m = &g->members[r];
-
-            if (m->worker != self && group_find(c, m->worker) == NULL) {
-                *missing = m;
-            }
-        }
-        if (*missing == NULL) {
-            return MU_OK;
-        }
-        if (atomic_load(&c->closing)) {
-            return MU_EDONE;
-        }
-        if (!wait_changed(c, due_ns) && wait_now_ns() >= due_ns) {
-            return MU_ETIMEDOUT;
-        }
-    }
-}
-
-/* Those before `n`, but not this worker itself. */
-static void forget_all(struct comm *c, const struct generation *g, wid self, uint32_t n)
-{
-    while (n-- > 0) {
-        if (g->members[n].worker != self) {
-            tender_forget(c, g->members[n].worker);
-        }
-    }
-}
-
-static int probe_all(struct comm *c, const struct generation *g, uint64_t due_ns, wid *missing_out)
-{
-    const struct member *missing = NULL;
-    uint32_t n = 0;
-    int rc = MU_OK;
-
-    pthread_mutex_lock(&c->lock);
-    const wid self = c->hello.self;
-
-    pthread_mutex_unlock(&c->lock);
-    while (n < g->members_n) {
-        rc = g->members[n].worker == self ? MU_OK : tender_want(c, &g->members[n]);
-        if (rc != MU_OK) {
-            goto err_wants;
-        }
-        n++;
-    }
-    pthread_mutex_lock(&c->lock);
-    rc = wait_linked(c, g, self, due_ns, &missing);
-    pthread_mutex_unlock(&c->lock);
-    if (rc == MU_ETIMEDOUT && missing_out != NULL) {
-        *missing_out = missing->worker;
-    }
-err_wants:
-    forget_all(c, g, self, n);
-    return rc;
-}
-
-int comm_probe(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
-{
-    const uint64_t due_ns = group_due_ns(timeout_ms);
-    int rc = comm_enter(c);
-
-    if (rc == MU_OK) {
-        rc = probe_all(c, g, due_ns, missing_out);
-        comm_leave(c);
-    }
-    return rc;
 }

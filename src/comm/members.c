@@ -6,31 +6,28 @@
 
 void group_free(struct comm_group *g)
 {
-    free(g->members);
+    membership_close(g->of);
     free(g->links);
     free(g->sends);
     free(g->recvs);
 }
 
-int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out)
+int group_make(struct membership *of, uint64_t term, uint32_t me, struct comm_group *g_out)
 {
-    struct comm_group g = {.number = from->number,
-                           .run = from->run,
-                           .kind = from->kind,
-                           .n = from->members_n,
+    struct comm_group g = {.number = term,
+                           .of = membership_keep(of),
+                           .n = of->g.members_n,
                            .me = me,
+                           .members = of->members,
                            .broken_by = COMM_NOBODY};
 
-    memcpy(g.key, from->key, KEY_BYTES);
-    g.members = malloc(g.n * sizeof(*g.members));
     g.links = calloc(g.n, sizeof(struct link *));
     g.sends = calloc(g.n, sizeof(*g.sends));
     g.recvs = calloc(g.n, sizeof(*g.recvs));
-    if (g.members == NULL || g.links == NULL || g.sends == NULL || g.recvs == NULL) {
+    if (g.links == NULL || g.sends == NULL || g.recvs == NULL) {
         group_free(&g);
         return MU_ENOMEM;
     }
-    memcpy(g.members, from->members, g.n * sizeof(*g.members));
     *g_out = g;
     return MU_OK;
 }

@@ -1,6 +1,6 @@
-/* From one generation to the next. Links are the workers', not the group's: those between members
- * of both are only numbered anew. Then each side proves to each other one that it knows the new
- * key, and the move is over when all have. */
+/* From one term to the next. Links are the workers', not the group's: those between members
+ * of both are only numbered anew. Then each side proves to each other one that it knows the
+ * generation's key, and the move is over when all have. */
 #include "comm/tender.h"
 
 #include <inttypes.h>
@@ -21,15 +21,15 @@ static void say_proof(struct comm *c, struct link *l)
     const struct comm_group *g = &c->group;
     uint8_t proof[HELLO_PROOF_BYTES];
 
-    hello_proof(&c->hello, &l->session, g->number, g->key, c->hello.self, g->me, l->session.peer,
-                l->rank, proof);
+    hello_proof(&c->hello, &l->session, g->number, g->of->g.key, c->hello.self, g->me,
+                l->session.peer, l->rank, proof);
     if (l->ops->prove(l, g->number, proof) == MU_OK) {
         l->said = g->number;
     }
 }
 
-/* MU_OK: it has proved that it is in this generation; MU_EAGAIN: not yet; MU_EPEER: it never will,
- * for it is in a newer one. */
+/* MU_OK: it has proved that it is in this term; MU_EAGAIN: not yet; MU_EPEER: it never will, for it
+ * is in a newer one. */
 static int check_claim(struct comm *c, struct link *l)
 {
     const struct comm_group *g = &c->group;
@@ -47,8 +47,8 @@ static int check_claim(struct comm *c, struct link *l)
     if (claim != g->number) {
         return claim > g->number ? MU_EPEER : MU_EAGAIN;
     }
-    hello_proof(&c->hello, &l->session, g->number, g->key, l->session.peer, l->rank, c->hello.self,
-                g->me, right);
+    hello_proof(&c->hello, &l->session, g->number, g->of->g.key, l->session.peer, l->rank,
+                c->hello.self, g->me, right);
     if (!hello_equal(right, proof)) {
         pthread_mutex_lock(&c->lock);
         c->stats.refused_n++;
@@ -168,36 +168,38 @@ static void settle(struct comm *c, int rc, uint32_t missing)
         g->entered = true;
         comm_stats(c, &stats);
         log_info("comm",
-                 "generation %" PRIu64 ": rank %" PRIu32 " of %" PRIu32 "; links: %" PRIu64
-                 " by shm, %" PRIu64 " by tcp",
-                 g->number, g->me, g->n, stats.shm_links, stats.tcp_links);
+                 "generation %" PRIu64 ", round %" PRIu32 ": rank %" PRIu32 " of %" PRIu32
+                 "; links: %" PRIu64 " by shm, %" PRIu64 " by tcp",
+                 term_generation(g->number), term_round(g->number), g->me, g->n, stats.shm_links,
+                 stats.tcp_links);
         return;
     }
     g->broken = MU_EPEER;
     g->broken_by = missing;
     snprintf(g->broken_why, sizeof(g->broken_why),
-             "worker %s (rank %" PRIu32 ") has not come to generation %" PRIu64,
-             wid_print(g->members[missing].worker, who), missing, g->number);
+             "worker %s (rank %" PRIu32 ") has not come to generation %" PRIu64 ", round %" PRIu32,
+             wid_print(g->members[missing].worker, who), missing, term_generation(g->number),
+             term_round(g->number));
     /* Whoever waits tries again and again. */
     log_write(rc == MU_ETIMEDOUT ? LOG_DEBUG : LOG_INFO, "comm", "%s: %s", g->broken_why,
               mu_strerror(rc));
 }
 
 /* The engine is held. */
-static int move_to(struct comm *c, const struct generation *to, uint32_t me, uint64_t due_ns,
-                   wid *missing_out)
+static int move_to(struct comm *c, struct membership *to, uint64_t term, uint32_t me,
+                   uint64_t due_ns, wid *missing_out)
 {
     struct move m = {.c = c};
     struct comm_group g;
     uint32_t missing = me;
     int rc;
 
-    m.wanted = calloc(to->members_n, sizeof(*m.wanted));
+    m.wanted = calloc(to->g.members_n, sizeof(*m.wanted));
     if (m.wanted == NULL) {
         return MU_ENOMEM;
     }
-    if (to->number > c->group.number) {
-        rc = group_make(to, me, &g);
+    if (term > c->group.number) {
+        rc = group_make(to, term, me, &g);
         if (rc != MU_OK) {
             goto err_wanted;
         }
@@ -219,28 +221,26 @@ err_wanted:
 }
 
 /* Where this worker is in it. */
-static int find_self(struct comm *c, const struct generation *g, uint32_t *me_out)
+static int find_self(struct comm *c, const struct membership *m, uint64_t term, uint32_t *me_out)
 {
-    int rc = g->number == 0 || g->run != c->config.run ? MU_EINVAL : MU_ENOENT;
+    int rc = m->g.number == 0 || m->g.run != c->config.run ? MU_EINVAL : MU_OK;
 
     pthread_mutex_lock(&c->lock);
-    if (g->number < c->group.number) {
+    *me_out = membership_rank(m, c->hello.self);
+    if (term < c->group.number) {
         rc = MU_ESTALE;
-    } else if (g->number == c->group.number && g->members_n != c->group.n) {
+    } else if (*me_out == NO_RANK ||
+               (m->g.number == term_generation(c->group.number) && m->g.members_n != c->group.n)) {
         rc = MU_EINVAL; /* One number names one membership. */
     }
-    for (uint32_t r = 0; rc == MU_ENOENT && r < g->members_n; r++) {
-        if (g->members[r].worker == c->hello.self) {
-            *me_out = r;
-            rc = MU_OK;
-        }
-    }
     pthread_mutex_unlock(&c->lock);
-    return rc == MU_ENOENT ? MU_EINVAL : rc;
+    return rc;
 }
 
-int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wid *missing_out)
+int comm_move(struct comm *c, struct membership *m, uint32_t round, int64_t timeout_ms,
+              wid *missing_out)
 {
+    const uint64_t term = term_make(m->g.number, round);
     const uint64_t due_ns = group_due_ns(timeout_ms);
     uint32_t me;
     int rc = comm_enter(c);
@@ -248,12 +248,12 @@ int comm_move(struct comm *c, const struct generation *g, int64_t timeout_ms, wi
     if (rc != MU_OK) {
         return rc;
     }
-    rc = find_self(c, g, &me);
+    rc = find_self(c, m, term, &me);
     if (rc == MU_OK) {
-        comm_fence(c, g->number); /* Whoever makes a call in an older one gives up the engine. */
+        fence_at(c, term); /* Whoever makes a call in an older one gives up the engine. */
         pthread_mutex_lock(&c->engine);
-        rc = find_self(c, g, &me); /* It may have moved meanwhile, or have another name. */
-        rc = rc == MU_OK ? move_to(c, g, me, due_ns, missing_out) : rc;
+        rc = find_self(c, m, term, &me); /* It may have moved meanwhile, or have another name. */
+        rc = rc == MU_OK ? move_to(c, m, term, me, due_ns, missing_out) : rc;
         pthread_mutex_unlock(&c->engine);
     }
     comm_leave(c);

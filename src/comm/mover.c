@@ -166,7 +166,7 @@ static void take_out(struct moving *m, struct comm_started *s)
     *at = s->other;
 }
 
-static int finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
+static int finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result)
 {
     struct moving *m = s->c->moving;
     struct timespec due = in_ms(MAX(timeout_ms, 0));
@@ -184,26 +184,35 @@ static int finish(struct comm_started *s, int64_t timeout_ms, struct comm_result
     }
     pthread_mutex_unlock(&m->lock);
     if (!done) {
-        return MU_ETIMEDOUT;
+        return call_refuse(result, MU_ETIMEDOUT, "the call goes on");
     }
     rc = s->status;
-    if (result_out != NULL) {
-        *result_out = s->result;
-    }
+    *result = s->result;
     free(s);
     return rc;
 }
 
 int comm_finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result_out)
 {
+    struct comm_result unused, *result = result_out != NULL ? result_out : &unused;
     struct comm *c = s->c;
     int rc = comm_enter(c);
 
-    if (rc == MU_OK) {
-        rc = finish(s, timeout_ms, result_out);
-        comm_leave(c);
+    if (rc != MU_OK) {
+        return call_refuse(result, rc, "this worker is leaving");
     }
+    rc = finish(s, timeout_ms, result);
+    comm_leave(c);
     return rc;
+}
+
+int moving_run(struct comm *c, const struct comm_call *call, struct comm_result *result)
+{
+    struct comm_started *s;
+    const int rc = comm_start(c, call, &s);
+
+    return rc == MU_OK ? finish(s, -1, result)
+                       : call_refuse(result, rc, "there is no memory for a call behind others");
 }
 
 void comm_abandon(struct comm_started *s)

@@ -15,9 +15,9 @@
 
 const char *comm_op_name(enum comm_op op)
 {
-    static const char *const names[COMM_OP_N] = {
-        "nothing", "allreduce", "reduce_scatter", "allgather", "broadcast",
-        "reduce",  "barrier",   "send",           "share",     "settle"};
+    static const char *const names[COMM_OP_N] = {"nothing",   "allreduce", "reduce_scatter",
+                                                 "allgather", "broadcast", "reduce",
+                                                 "barrier",   "send",      "share"};
 
     return op < COMM_OP_N ? names[op] : "unknown";
 }
@@ -107,7 +107,7 @@ void note_print(const struct note *note, char text[NOTE_TEXT_MAX])
     } else if (note->op == COMM_SHARE) {
         snprintf(more, sizeof(more), ", holders %08" PRIx32, note->root);
     }
-    if (note->op == COMM_NONE || note->op == COMM_BARRIER || note->op == COMM_SETTLE) {
+    if (note->op == COMM_NONE || note->op == COMM_BARRIER) {
         snprintf(text, NOTE_TEXT_MAX, "%s (call %" PRIu64 ")", name, note->call);
     } else {
         snprintf(text, NOTE_TEXT_MAX, "%s of %" PRIu64 " %s%s%s%s (call %" PRIu64 ")", name,

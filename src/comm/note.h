@@ -35,7 +35,6 @@ enum comm_op {
     COMM_BARRIER,
     COMM_SEND, /* and its recv: the same to both */
     COMM_SHARE,
-    COMM_SETTLE,
     COMM_OP_N
 };
 

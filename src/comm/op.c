@@ -69,7 +69,7 @@ int op_send(struct op *op, uint32_t rank, const struct note *note, const void *d
 
 /* ---- driving ---- */
 
-/* The rank has moved to a newer generation: whatever it had to say here was said before. 0: it has
+/* The rank has moved to a newer term: whatever it had to say here was said before. 0: it has
  * not. */
 static uint64_t moved_to(struct op *op, uint32_t rank)
 {
@@ -94,7 +94,8 @@ static uint32_t find_gone(struct op *op, uint64_t *to_out, bool *calm_out)
         const uint64_t to = r != g->me ? moved_to(op, r) : 0;
 
         if (lost || to != 0) {
-            const bool rx = op->wants_rx(op, r) && (lost || !op->outlasts);
+            const bool round = term_generation(to) == term_generation(g->number);
+            const bool rx = op->wants_rx(op, r) && (lost || round || !op->outlasts);
 
             *calm_out = false;
             *to_out = to;
@@ -114,8 +115,9 @@ static int has_gone(struct op *op, uint32_t rank, uint64_t to)
         return op_lost(op, rank);
     }
     note_print(&op->base, text);
-    return op_fail(op, MU_EPEER, COMM_NOBODY, "%s has moved on to generation %" PRIu64 " during %s",
-                   op_who(op, rank, name), to, text);
+    return op_fail(op, MU_EPEER, COMM_NOBODY,
+                   "%s has moved on to generation %" PRIu64 ", round %" PRIu32 " during %s",
+                   op_who(op, rank, name), term_generation(to), term_round(to), text);
 }
 
 /* What only matters when nothing gets on: is it because somebody is gone? What it said or took
@@ -143,7 +145,7 @@ static int look_around(struct op *op, bool sure)
     if (atomic_load(&c->fence) > c->group.number) {
         note_print(&op->base, text);
         return op_fail(op, MU_EPEER, COMM_NOBODY, "generation %" PRIu64 " was overtaken during %s",
-                       c->group.number, text);
+                       term_generation(c->group.number), text);
     }
     if (calm) {
         c->calm = alarm;

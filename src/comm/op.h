@@ -17,8 +17,8 @@ struct op {
     uint64_t timeout_ns; /* UINT64_MAX: none */
     bool moved;          /* something got on in this step */
     bool patient;        /* running out of time is MU_ETIMEDOUT, and nobody's fault */
-    bool outlasts;       /* one that has moved on is no reason to end: others may still say
-                          * something */
+    bool outlasts;       /* a peer in a newer generation does not fail this call; one in a further
+                          * round of this generation does */
 
     /* MU_OK: done. MU_EAGAIN: something must come first. */
     int (*step)(struct op *op);
@@ -86,7 +86,6 @@ int exchange_run(struct op *op);
 bool agreed_again(struct op *op, int *rc_out);
 /* After the data: READY to all, READY from all. */
 int agreed_ready(struct op *op);
-int agreed_settle(struct op *op, bool *committed_out);
 
 /* ---- mail.c ---- */
 
@@ -97,6 +96,8 @@ int mailbox_take(struct comm *c, struct link *l, uint32_t rank, const struct not
 
 /* Are calls queued or under way in the background? */
 bool moving_busy(struct comm *c);
+/* A call that waits for its turn behind them. */
+int moving_run(struct comm *c, const struct comm_call *call, struct comm_result *result);
 
 /* ---- call.c ---- */
 
@@ -106,5 +107,8 @@ int call_ready(struct op *op);
 
 /* In the caller's thread, whatever has been started. The engine is held. */
 int call_make(struct comm *c, const struct comm_call *call, struct comm_result *result);
+
+/* The result of a call that was not made, and why. Gives back the status. */
+int call_refuse(struct comm_result *result, int status, const char *why);
 
 #endif

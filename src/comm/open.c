@@ -141,6 +141,7 @@ void comm_rename(struct comm *c, wid self)
     pthread_mutex_lock(&c->lock);
     c->hello.self = c->config.self = self; /* No link is made for the old one from here on. */
     c->tender->renamed = true;
+    wants_unname(c->tender);
     pthread_mutex_unlock(&c->lock);
     tender_wake(c);
     group_set(c, &none);
@@ -158,12 +159,12 @@ void comm_close(struct comm *c)
         return;
     }
     comm_stop(c);
-    moving_close(c);
     pthread_mutex_lock(&c->lock);
     while (c->inside_n > 0) {
         pthread_cond_wait(&c->changed, &c->lock);
     }
     pthread_mutex_unlock(&c->lock);
+    moving_close(c); /* Nobody waits for a started call any more. */
     tender_stop(c);
     mailbox_close(c);
     agreed_close(c);

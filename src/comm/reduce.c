@@ -308,16 +308,6 @@ void reduce_pair(enum dtype dtype, enum reduce_op op, void *out, const void *a, 
     fp_leave(was);
 }
 
-void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n)
-{
-    struct fold f;
-    fp_state was = fp_enter();
-
-    fold_init(&f, NULL, dtype, op);
-    f.root[REDUCE_1](io, (const void *[]){io}, divisor, n);
-    fp_leave(was);
-}
-
 void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, size_t n)
 {
     fp_state was = fp_enter();

@@ -60,6 +60,5 @@ void reduce_times(enum dtype dtype, uint64_t factor, void *out, const void *in, 
  * `out` may be left or right. Floating point only. */
 void reduce_leaves(enum dtype dtype, void *out, const void *left, uint64_t left_times,
                    const void *right, uint64_t right_times, size_t n);
-void reduce_end(enum dtype dtype, enum reduce_op op, uint64_t divisor, void *io, size_t n);
 
 #endif

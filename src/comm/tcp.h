@@ -39,7 +39,10 @@
 #define TCP_QUEUE_MORE 4  /* … and how many proofs fit behind them */
 #define TCP_PIECES_MAX 48 /* of frames in one sendmsg(): two from each, and the data */
 #define TCP_CLOSE_MS 100  /* to get rid of what is queued */
-#define TCP_SILENCE_MS 30000
+/* After so long without a sign of life from its host a peer is lost, on links that carry something
+ * and on those that don't. A live host's kernel answers by itself, however busy its processes are:
+ * the limit is how long an outage of the network may last that is to be survived. */
+#define TCP_SILENCE_S 10
 #define TCP_RECORD 16384 /* of TLS */
 
 /* One that is queued. */

@@ -15,6 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define PROBES_N 3
+#define PROBE_S 2
+
 static void drop(struct link *l)
 {
     tcp_in_drop(tcp_of(l));
@@ -112,17 +115,20 @@ static const struct link_ops tcp_ops = {
     .close = close_link,
 };
 
-/* A host that is gone says nothing. While nothing is under way probes find out; while something is,
- * tcp_link_check() does. TCP_USER_TIMEOUT would not do: it also ends a connection to a live worker
- * that does not read for that long, because it computes. */
+/* A host that is gone says nothing. While nothing is under way probes find out, the first of which
+ * is sent when there is still time for all of them; while something is, tcp_link_check() does.
+ * TCP_USER_TIMEOUT would not do: it also ends a connection to a live worker that does not read for
+ * that long, because it computes. */
 static void set_options(int fd)
 {
     const struct {
         int level, name, value;
     } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, 5}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
-        {IPPROTO_TCP, TCP_KEEPCNT, 3},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, TCP_SILENCE_S - PROBES_N * PROBE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, PROBES_N},
     };
     const char *congestion = getenv("MUSTER_TCP_CONGESTION");
 
@@ -197,7 +203,7 @@ void tcp_link_check(struct link *l)
     }
     /* Sent again and again, or asked whether there is room: and no answer. */
     if ((info.tcpi_retransmits > 1 || info.tcpi_probes > 1) &&
-        info.tcpi_last_ack_recv > TCP_SILENCE_MS) {
-        link_lose(l, MU_EPEER, "its host has not answered for 30 s");
+        info.tcpi_last_ack_recv > TCP_SILENCE_S * 1000) {
+        link_lose(l, MU_EPEER, "its host has not answered for too long");
     }
 }

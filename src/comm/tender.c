@@ -122,6 +122,7 @@ static int do_due(struct comm *c)
     if (flush_left(c)) {
         due_ns = MIN(due_ns, now_ns + FLUSH_AGAIN_MS * MS);
     }
+    wants_tell(c);
     if (due_ns == UINT64_MAX) {
         return -1;
     }

@@ -4,6 +4,7 @@
  * tender.c         the thread: what it sleeps on, and what each event means
  * tender_listen.c  where it listens, and whom it lets in
  * tender_hand.c    hands being shaken: bytes in, bytes out, time
+ * tender_want.c    who is wanted, and whether there is a link to each of them
  * tender_dial.c    wanted members: when and by which path they are dialed
  * tender_link.c    from a handshake to a link; which of two stays
  * tender_watch.c   what is heard of links, and what becomes of the lost
@@ -20,6 +21,7 @@
 #define HANDS_MAX                                                                  \
     64 /* that others may hold out at a time; the one that waits longest gives way \
         */
+#define WANT_BITS 10
 #define DIAL_FIRST_MS 1
 #define DIAL_LAST_MS 200
 #define MS UINT64_C(1000000) /* in ns */
@@ -51,12 +53,17 @@ struct hand {
     size_t out_n, out_at;
 };
 
-/* A member that somebody waits for. */
+/* A member that a link is wanted to; freed by the thread when it is wanted no more. */
 struct want {
     struct want *next;
+    struct want *beside; /* of the same bucket */
     struct member member;
-    uint32_t n;         /* how many want it; 0: freed by the thread */
-    uint64_t next_ns;   /* when to dial (again) … */
+    uint32_t n;         /* how many tender_want() have asked for it … */
+    bool named;         /* … and whether the generation of comm_want() names it */
+    bool linked;        /* there is a live link … */
+    uint64_t since_ns;  /* … or none, since then */
+    uint64_t turn_ns;   /* not to be dialed before this, for the other side may */
+    uint64_t next_ns;   /* the thread's: when to dial (again) … */
     uint32_t pause_ms;  /* … and how long after that */
     struct hand *hand;  /* the thread's: under way */
     uint32_t refused_n; /* the thread's: how often its unix socket came to nothing */
@@ -80,12 +87,15 @@ struct tender {
     uint64_t ids_n;
     uint64_t accept_ns; /* no descriptors were left: not before this; 0: now */
     uint64_t check_ns;  /* when links_check() is due */
+    uint64_t told;      /* what comm_linked() was when on_linked() was called last */
     struct log_pace refused_pace;
 
     /* Under c->lock. */
     struct want *wants;
-    struct link *hearing; /* in use by the thread: not to be closed now */
-    bool renamed;         /* all hands are to be dropped */
+    struct want *buckets[1u << WANT_BITS]; /* the same by worker: there may be many thousands */
+    uint64_t goal;                         /* the generation of comm_want(); 0: none */
+    struct link *hearing;                  /* in use by the thread: not to be closed now */
+    bool renamed;                          /* all hands are to be dropped */
 
     pthread_mutex_t pace_lock; /* a leaf: log of losses */
     struct log_pace lost_pace;
@@ -128,6 +138,18 @@ void hands_make_room(struct comm *c);
 /* Counts and logs a connection that was turned away. */
 void hand_refuse(struct comm *c, struct hand *h, const char *why, bool timed_out);
 
+/* ---- tender_want.c ---- */
+
+/* Under c->lock: a link to that worker is there, or lost. */
+void want_look(struct comm *c, wid worker);
+/* Under c->lock: comm_want() is as if it had not been called. */
+void wants_unname(struct tender *t);
+/* The thread's: calls on_linked() if there is reason to. */
+void wants_tell(struct comm *c);
+/* The thread's, under c->lock: it is out of the list. */
+void want_free(struct tender *t, struct want *w);
+void wants_close(struct tender *t);
+
 /* ---- tender_dial.c ---- */
 
 /* Dials whoever is due; when to look again, or UINT64_MAX. */
@@ -138,7 +160,6 @@ bool want_connected(struct comm *c, struct hand **hand);
 /* The hand, which is gone, came to nothing: again later, perhaps by another path. refused: there
  * was somebody, who did not want to. */
 void want_failed(struct want *w, uint8_t path, bool refused);
-void wants_close(struct tender *t);
 
 /* ---- tender_link.c ---- */
 
@@ -168,8 +189,8 @@ void link_put_away(struct comm *c, struct link *l);
 
 /* On the monotonic clock; UINT64_MAX: never, if timeout_ms is negative. */
 uint64_t group_due_ns(int64_t timeout_ms);
-/* Of a generation, copied. MU_ENOMEM. */
-int group_make(const struct generation *from, uint32_t me, struct comm_group *g_out);
+/* In this term of a generation. MU_ENOMEM. */
+int group_make(struct membership *of, uint64_t term, uint32_t me, struct comm_group *g_out);
 void group_free(struct comm_group *g);
 /* The engine's holder: the group is this one (what it points to is given), with the links that
  * there are; others of the group before are closed. */

@@ -1,71 +1,12 @@
-/* Members that somebody waits for, and how they are dialed: by the unix socket of their port if
- * they are on this host, else by TCP; again and again while there is no link and it is wanted,
- * after 1 ms, 2 ms … 200 ms. */
+/* How wanted members are dialed: by the unix socket of their port if they are on this host, else by
+ * TCP; again and again while there is no link and it is wanted, after 1 ms, 2 ms … 200 ms. */
 #include "comm/tender.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define SHM_TRIES 3        /* until TCP is taken instead */
 #define SHORT_LIFE_MS 1000 /* a link that did not live longer came to nothing */
-
-static struct want *find(struct tender *t, wid worker)
-{
-    struct want *w = t->wants;
-
-    while (w != NULL && w->member.worker != worker) {
-        w = w->next;
-    }
-    return w;
-}
-
-int tender_want(struct comm *c, const struct member *m)
-{
-    struct tender *t = c->tender;
-    struct want *made = calloc(1, sizeof(*made));
-
-    if (made == NULL) {
-        return MU_ENOMEM;
-    }
-    pthread_mutex_lock(&c->lock);
-    struct want *w = find(t, m->worker);
-
-    if (w == NULL) {
-        made->member = *m;
-        made->pause_ms = DIAL_FIRST_MS;
-        made->next = t->wants;
-        t->wants = w = made;
-        made = NULL;
-    }
-    w->n++;
-    pthread_mutex_unlock(&c->lock);
-    free(made);
-    tender_wake(c);
-    return MU_OK;
-}
-
-void tender_forget(struct comm *c, wid worker)
-{
-    pthread_mutex_lock(&c->lock);
-    struct want *w = find(c->tender, worker);
-
-    mu_assert(w != NULL && w->n > 0);
-    w->n--;
-    pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
-}
-
-void wants_close(struct tender *t)
-{
-    while (t->wants != NULL) {
-        struct want *w = t->wants;
-
-        t->wants = w->next;
-        free(w);
-    }
-}
 
 /* ---- one try ---- */
 
@@ -83,11 +24,11 @@ void want_failed(struct want *w, uint8_t path, bool refused)
     later(w);
 }
 
-static bool may_share(const struct comm *c, const struct want *w)
+static bool may_share(const struct comm *c, const struct want *w, const struct member *m)
 {
     const bool only_shm = (c->config.paths & COMM_TCP) == 0;
 
-    return w->member.host == c->config.host && (c->config.paths & COMM_SHM) != 0 &&
+    return m->host == c->config.host && (c->config.paths & COMM_SHM) != 0 &&
            (only_shm || w->refused_n < SHM_TRIES);
 }
 
@@ -111,29 +52,30 @@ static int connect_local(const struct addr *to, int *fd_out)
     return *fd_out < 0 ? -1 : 0;
 }
 
-static void say_once(struct want *w, const char *why)
+static void say_once(struct want *w, const struct member *m, const char *why)
 {
     char who[WID_TEXT_MAX];
 
     if (!w->said) {
         w->said = true;
-        log_warn("comm", "can't reach worker %s at \"%s\": %s", wid_print(w->member.worker, who),
-                 w->member.addr, why);
+        log_warn("comm", "can't reach worker %s at \"%s\": %s", wid_print(m->worker, who), m->addr,
+                 why);
     }
 }
 
-static void dial(struct comm *c, struct want *w)
+/* m: a copy of w->member, which is under c->lock. */
+static void dial(struct comm *c, struct want *w, const struct member *m)
 {
     struct hand *h;
     struct addr to;
     int fd;
 
-    if (addr_parse(w->member.addr, &to) != MU_OK) {
-        say_once(w, "that is no address; it should be like 10.0.0.1:4711");
+    if (addr_parse(m->addr, &to) != MU_OK) {
+        say_once(w, m, "that is no address; it should be like 10.0.0.1:4711");
         later(w);
         return;
     }
-    if (may_share(c, w)) {
+    if (may_share(c, w, m)) {
         if (connect_local(&to, &fd) == 0) {
             (void)open_hand(c, w, fd, COMM_SHM, &h);
             return;
@@ -144,8 +86,8 @@ static void dial(struct comm *c, struct want *w)
         }
     }
     if ((c->config.paths & COMM_TCP) == 0) {
-        if (w->member.host != c->config.host) {
-            say_once(w, "it is on another host, and TCP is not allowed");
+        if (m->host != c->config.host) {
+            say_once(w, m, "it is on another host, and TCP is not allowed");
         }
         later(w);
         return;
@@ -164,11 +106,17 @@ bool want_connected(struct comm *c, struct hand **hand)
 {
     struct hand *h = *hand;
     struct want *w = h->want;
+    struct member m;
     struct addr to;
     int fd;
 
-    if (h->path == COMM_SHM || w == NULL || !may_share(c, w) ||
-        addr_parse(w->member.addr, &to) != MU_OK || connect_local(&to, &fd) != 0) {
+    if (h->path == COMM_SHM || w == NULL) {
+        return true;
+    }
+    pthread_mutex_lock(&c->lock);
+    m = w->member;
+    pthread_mutex_unlock(&c->lock);
+    if (!may_share(c, w, &m) || addr_parse(m.addr, &to) != MU_OK || connect_local(&to, &fd) != 0) {
         return true;
     }
     hand_close(c, h);
@@ -192,48 +140,40 @@ static void judge_last(struct want *w, uint64_t now_ns)
     w->made = 0;
 }
 
-/* Under c->lock: frees what is wanted no more, and finds one that is due. */
-static struct want *next_due(struct comm *c, uint64_t now_ns, uint64_t *due_ns)
+/* Nobody else takes one out of the list, so the place in it is good while the lock is not held. */
+uint64_t wants_dial(struct comm *c, uint64_t now_ns)
 {
-    struct want **at = &c->tender->wants;
+    struct tender *t = c->tender;
+    uint64_t due_ns = UINT64_MAX;
+    struct want *w;
 
-    *due_ns = UINT64_MAX;
-    while (*at != NULL) {
-        struct want *w = *at;
-        const bool linked = group_find(c, w->member.worker) != NULL;
+    pthread_mutex_lock(&c->lock);
+    for (struct want **at = &t->wants; (w = *at) != NULL;) {
+        const bool wanted = w->n > 0 || w->named;
 
-        if (w->hand != NULL && (w->n == 0 || linked)) {
+        if (w->hand != NULL && (!wanted || w->linked)) {
             hand_close(c, w->hand);
         }
-        if (w->n == 0) {
+        if (!wanted) {
             *at = w->next;
-            free(w);
+            want_free(t, w);
             continue;
         }
-        if (!linked && w->hand == NULL) {
+        if (!w->linked && w->hand == NULL) {
             judge_last(w, now_ns);
-            if (w->next_ns <= now_ns) {
-                return w;
+            if (MAX(w->next_ns, w->turn_ns) <= now_ns) {
+                const struct member m = w->member;
+
+                pthread_mutex_unlock(&c->lock);
+                dial(c, w, &m); /* There is a hand now, or it is for later. */
+                pthread_mutex_lock(&c->lock);
             }
-            *due_ns = MIN(*due_ns, w->next_ns);
+            if (w->hand == NULL) {
+                due_ns = MIN(due_ns, MAX(w->next_ns, w->turn_ns));
+            }
         }
         at = &w->next;
     }
-    return NULL;
-}
-
-uint64_t wants_dial(struct comm *c, uint64_t now_ns)
-{
-    for (;;) {
-        uint64_t due_ns;
-
-        pthread_mutex_lock(&c->lock);
-        struct want *w = next_due(c, now_ns, &due_ns);
-
-        pthread_mutex_unlock(&c->lock);
-        if (w == NULL) {
-            return due_ns;
-        }
-        dial(c, w); /* There is a hand now, or it is for later. */
-    }
+    pthread_mutex_unlock(&c->lock);
+    return due_ns;
 }

@@ -84,6 +84,7 @@ static struct link *add_link(struct comm *c, struct hand *h, const char **why)
     if (old != NULL) {
         link_lose(old, MU_EPEER, "it has made a new connection");
     }
+    want_look(c, s->peer);
     return l;
 }
 

@@ -69,6 +69,7 @@ static void count_lost(struct comm *c, struct link *l)
     if (!l->counted && atomic_load(&l->lost) != MU_OK) {
         l->counted = true;
         c->stats.lost_n++;
+        want_look(c, l->session.peer);
     }
 }
 
@@ -118,6 +119,7 @@ static void take_out(struct comm *c, struct link *l)
     *at = l->next;
     unwatch(c->tender, l);
     count_lost(c, l);
+    want_look(c, l->session.peer);
 }
 
 void link_put_away(struct comm *c, struct link *l)

@@ -339,12 +339,24 @@ static void on_active(struct agent *a, const struct msg_active *m, struct agent_
 
 /* ---- from the workers ---- */
 
+static bool apart_is_news(const struct report *old, const struct report *new)
+{
+    bool news = old->apart_in != new->apart_in || old->apart_n != new->apart_n;
+
+    for (uint32_t i = 0; i < new->apart_n && !news; i++) {
+        news = old->apart[i].peer != new->apart[i].peer ||
+               old->apart[i].idle_ms != new->apart[i].idle_ms;
+    }
+    return news;
+}
+
 /* Another step alone is none: it can wait for the next renewal. */
 static bool report_is_news(const struct report *old, const struct report *new)
 {
     return old->phase != new->phase || old->entered != new->entered ||
            old->checkpoint != new->checkpoint || old->fault != new->fault ||
-           old->reached != new->reached || strcmp(old->addr, new->addr) != 0;
+           old->reached != new->reached || apart_is_news(old, new) ||
+           strcmp(old->addr, new->addr) != 0;
 }
 
 static void on_worker(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
@@ -375,6 +387,9 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         s->report = *e->u.report;
         s->report.slot = e->slot;
         s->report.incarnation = incarnation;
+        if (MUTATED(APART_IS_KEPT) && !a->welcomed) {
+            s->report.apart_n = 0;
+        }
         if (news) {
             agent_changed(a, e->slot, fx);
         } else {
@@ -498,11 +513,6 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
     case AGENT_ON_REPORT:
     case AGENT_ON_FORGET:
         on_worker(a, e, fx);
-        break;
-    case AGENT_ON_SUSPECT:
-        if (a->welcomed) {
-            fx->emit(fx, &(struct agent_effect){.kind = AGENT_SUSPECT, .u.suspect = e->u.suspect});
-        }
         break;
     case AGENT_ON_EXIT:
         slot_exited(a, e->slot, e->code, fx);

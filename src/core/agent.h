@@ -101,7 +101,6 @@ enum agent_effect_kind {
     AGENT_RENEW,
     AGENT_REPORTS,
     AGENT_BYE,
-    AGENT_SUSPECT,
     AGENT_START, /* a process for `slot`, as `worker`; u.generation: in that one, or NULL: warm up
                   * first. code: how often it has failed before */
     AGENT_STOP,  /* ask it to end, then make it; AGENT_ON_EXIT follows */
@@ -125,7 +124,6 @@ struct agent_effect {
         const struct msg_renew *renew;
         const struct msg_reports *reports;
         const struct msg_bye *bye;
-        const struct msg_suspect *suspect;
         const struct generation *generation;
         const struct msg_active *active;
         const struct msg_lease *lease;
@@ -151,10 +149,9 @@ enum agent_event_kind {
     AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
     AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
     AGENT_ON_BEAT,     /* `slot` lives */
-    AGENT_ON_REPORT,   /* u.report: phase, entered, step, checkpoint, addr */
-    AGENT_ON_SUSPECT,
-    AGENT_ON_FORGET, /* the worker has dropped its state and wants another life */
-    AGENT_ON_EXIT,   /* the process of `slot` ended with `code` */
+    AGENT_ON_REPORT,   /* u.report: phase, entered, step, checkpoint, addr, apart … */
+    AGENT_ON_FORGET,   /* the worker has dropped its state and wants another life */
+    AGENT_ON_EXIT,     /* the process of `slot` ended with `code` */
     AGENT_ON_DRAIN,
     AGENT_ON_TICK
 };
@@ -172,7 +169,6 @@ struct agent_event {
         const struct msg_active *active;
         const struct msg_ended *ended;
         const struct report *report;
-        const struct msg_suspect *suspect;
     } u;
 };
 

@@ -95,9 +95,6 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     for (uint32_t i = 0; i < config->nodes_max; i++) {
         c->nodes[i].next = i + 1 < config->nodes_max ? i + 1 : NONE;
     }
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        c->edges[i].job = NONE;
-    }
     c->touched = NONE;
     c->next_node = 1;
     c->jobs_due_ms = NEVER;
@@ -306,8 +303,6 @@ static int dispatch(struct cluster *c, const struct event *e, struct effects *fx
         return on_renew(c, e, fx);
     case EVENT_REPORTS:
         return on_reports(c, e, fx);
-    case EVENT_SUSPECT:
-        return on_suspect(c, e, fx);
     case EVENT_BYE:
         return on_bye(c, e, fx);
     case EVENT_CLOSED:

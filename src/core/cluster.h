@@ -148,7 +148,6 @@ enum event_kind {
     EVENT_HELLO,
     EVENT_RENEW,
     EVENT_REPORTS,
-    EVENT_SUSPECT,
     EVENT_BYE,
     EVENT_CLOSED, /* the connection is gone */
     EVENT_ADMIN,
@@ -177,7 +176,6 @@ struct event {
         const struct msg_hello *hello;
         const struct msg_renew *renew;
         const struct msg_reports *reports;
-        const struct msg_suspect *suspect;
         const struct msg_bye *bye;
         const struct msg_admin *admin;
         const struct config_wish *config;

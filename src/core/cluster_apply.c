@@ -111,7 +111,6 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->blame.until_ms = 0;
         j->stepped = false;
         wish_forget(c, j);
-        suspect_forget(c, j);
     }
     job_touch(c, j);
     if (decided && fx != NULL) {
@@ -261,6 +260,7 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
             return MU_ECORRUPT;
         }
     }
+    suspect_note(c, j, g->number, fx);
     clear_members(c, j, false);
     for (uint32_t i = 0; i < g->members_n; i++) {
         enlist(c, j, &g->members[i], fx == NULL);
@@ -276,6 +276,7 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
     j->published_ms = c->now_ms;
     j->pending = false;
     j->proposed = 0;
+    j->suspected = true; /* Who has become a member may have said something before. */
     relist(c, j, fx);
     job_refresh(c, j);
     job_touch(c, j);
@@ -315,7 +316,6 @@ static int apply_active(struct cluster *c, const struct rec_active *r, struct ef
     j->takeover_asked = false;
     j->faulted = true; /* A member may have stopped before; if none has, that is seen at once. */
     j->word_ms = c->now_ms;
-    suspect_forget(c, j);
     relist(c, j, fx);
     job_refresh(c, j);
     job_touch(c, j);

@@ -67,10 +67,10 @@ static bool same_as_published(struct cluster *c, const struct job *j, const stru
 
 /* ---- fresh: nobody holds a state, or (restart mode) nobody has to ---- */
 
-static bool node_suspected(struct cluster *c, const struct node *n)
+static bool node_suspected(struct cluster *c, const struct job *j, const struct node *n)
 {
     for (uint32_t s = 0; s < n->slots; s++) {
-        if (suspect_drops(c, wid_make(n->number, s, node_worker(c, n, s)->incarnation))) {
+        if (suspect_drops(j, node_worker(c, n, s))) {
             return true;
         }
     }
@@ -140,7 +140,7 @@ static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generat
     for (uint32_t i = 0; i < picked_n; i++) {
         const struct node *n = &c->nodes[c->picked[i]];
 
-        if (!node_suspected(c, n) && (!linked || n->joinable)) {
+        if (!node_suspected(c, j, n) && (!linked || n->joinable)) {
             full_n += role_trains(n->role);
             for (uint32_t s = 0; s < n->slots; s++) {
                 add_member(c, g, n, s, false);
@@ -189,7 +189,6 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     }
     g.flags |= j->checkpoint != 0 ? GENERATION_CHECKPOINTED : 0;
     propose(c, j, &g, full_n, fx);
-    suspect_note(c, j, fx);
     return true;
 }
 
@@ -234,7 +233,7 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
             struct worker *w = node_worker(c, n, s);
             uint32_t in = MUTATED(FAILURE_FROM_ACTIVE) ? w->current_inc : w->active_inc;
 
-            if (worker_lives(n, w, in) && !suspect_drops(c, wid_make(n->number, s, in))) {
+            if (worker_lives(n, w, in) && !suspect_drops(j, w)) {
                 add_member(c, &g, n, s, true);
             }
         }
@@ -244,7 +243,6 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
         form_takeover(c, j, fx);
     } else {
         propose(c, j, &g, full_n, fx);
-        suspect_note(c, j, fx);
     }
 }
 
@@ -264,7 +262,7 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
             const struct worker *w = node_worker(c, n, s);
             bool caught_up = worker_lives(n, w, w->active_inc);
 
-            if (caught_up || worker_joinable(c, n, w)) {
+            if (caught_up || (worker_joinable(c, n, w) && !node_suspected(c, j, n))) {
                 add_member(c, &g, n, s, caught_up);
             }
         }
@@ -300,24 +298,6 @@ static void note_progress(struct job *j, struct effects *fx)
     }
 }
 
-static bool suspicion_breaks(struct cluster *c, struct job *j)
-{
-    c->dropped_n = 0;
-    if (j->suspected) {
-        suspect_cover(c, j);
-    }
-    for (uint32_t i = 0; i < c->dropped_n; i++) {
-        const struct node *n = node_by_number(c, wid_node(c->dropped[i]));
-        const struct worker *w = node_worker(c, n, wid_slot(c->dropped[i]));
-
-        /* Leavers of a planned generation matter until it is active, as in tally_worker(). */
-        if (w->current_inc != 0 || (j->kind == GENERATION_BOUNDARY && w->active_inc != 0)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void propose_active(struct job *j, struct effects *fx)
 {
     struct record r = {.kind = RECORD_ACTIVE, .u.active.generation = j->number};
@@ -344,7 +324,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
     if (j->pending || j->finishing) {
         return;
     }
-    broken = suspicion_breaks(c, j) || j->tally.lost_n > 0;
+    broken = suspect_judge(c, j) || j->tally.lost_n > 0;
     /* Somebody who holds the lineage is back before the takeover was complete. */
     broken |= j->number != j->active && j->kind == GENERATION_FRESH && j->mode != MODE_RESTART &&
               j->tally.survivors_n > 0;

@@ -78,6 +78,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     if (r->incarnation != w->incarnation) {
         w->incarnation = r->incarnation;
         w->entered = 0;
+        w->apart_n = 0;
         was = PHASE_NONE;
     } else if (was == PHASE_EXITED && r->phase != PHASE_EXITED) {
         return; /* The dead stay dead. */
@@ -96,6 +97,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->checkpoint = r->checkpoint;
     take_checkpoint(j, w);
     note_change(c, n, r->slot, was, r, fx);
+    take_apart(c, j, w, r);
     take_fault(c, j, n, w, r, fx);
     if (r->phase == PHASE_EXITED && was != PHASE_EXITED) {
         j->mend_ms = c->now_ms + c->config.reconnect_ms;

@@ -12,7 +12,13 @@
 
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
-#define EDGES_MAX 256
+
+/* Another worker that this one can't talk to, by its own word. */
+struct distance {
+    wid peer;
+    uint32_t idle_ms;  /* what it has waited for it; 0: it can't be reached */
+    uint64_t since_ms; /* when it said so first, in this generation */
+};
 
 /* One slot. An incarnation of 0 means "not in it". */
 struct worker {
@@ -40,6 +46,15 @@ struct worker {
     bool port_used;                /* by the published generation: another is on its way */
     char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
     uint32_t named_port;
+    uint64_t apart_in; /* as its report has it */
+    uint32_t apart_n;
+    struct distance apart[APART_MAX];
+    /* In the judgement of suspicions with this number; one with another says nothing. */
+    uint64_t judged;
+    uint32_t named_n; /* so many others are apart from it … */
+    uint32_t idle_ms; /* … and have waited so long for it */
+    bool complains;   /* it is apart from others by its own word */
+    bool dropped;     /* it is to go */
 };
 
 enum node_state {
@@ -174,18 +189,10 @@ struct job {
     bool touched; /* it is in the list of jobs to judge after this event */
     uint32_t next_touched;
     bool takeover_asked;
-    bool suspected; /* it may have edges */
+    bool suspected;  /* its members may be apart from others */
+    uint64_t judged; /* the number of the last judgement of suspicions */
     uint64_t newcomer_ms;
     uint64_t due_ms;
-};
-
-/* Two workers that can't talk to each other, by the word of one of them. */
-struct edge {
-    uint32_t job;     /* NONE: free */
-    wid a, b;         /* a < b */
-    bool by_a, by_b;  /* who says so */
-    uint32_t idle_ms; /* what was waited for the other; 0: it can't be reached */
-    uint64_t ripe_ms, last_ms;
 };
 
 /* Members on one host; a slot of an open hash. */
@@ -215,9 +222,6 @@ struct cluster {
     uint32_t free_node;
     uint32_t free_slots[SLOTS_MAX + 1]; /* freed runs of that many workers, linked by `spent` */
     uint32_t workers_used;
-    struct edge edges[EDGES_MAX];
-    wid dropped[EDGES_MAX]; /* the cover that suspect_cover() found last */
-    uint32_t dropped_n;
     struct heap heap;
     size_t memory;
 };
@@ -300,12 +304,12 @@ bool job_must_heal(const struct job *j); /* … and nothing has been formed yet 
 void note_healed(struct cluster *c, struct job *j, struct effects *fx);
 
 /* cluster_suspect.c */
-int on_suspect(struct cluster *c, const struct event *e, struct effects *fx);
-void suspect_cover(struct cluster *c, struct job *j);
-bool suspect_drops(const struct cluster *c, wid w);
-void suspect_forget(struct cluster *c, struct job *j);
-/* Says who is left out of a generation because of it. */
-void suspect_note(struct cluster *c, const struct job *j, struct effects *fx);
+void take_apart(struct cluster *c, struct job *j, struct worker *w, const struct report *r);
+/* Judges who is to go. True: one of them is in a generation that matters now. */
+bool suspect_judge(struct cluster *c, struct job *j);
+bool suspect_drops(const struct job *j, const struct worker *w); /* by the last judgement */
+/* Says who of the published generation is left out of generation `number`, which is durable. */
+void suspect_note(struct cluster *c, const struct job *j, uint64_t number, struct effects *fx);
 
 /* cluster_pick.c: which nodes a planned or fresh generation should have */
 uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole);

@@ -1,190 +1,250 @@
-/* Workers that can't reach each other although both reach us. Suspicions gather until
- * they are ripe; then those go that hold nothing or have fallen silent, and of the rest the
- * smallest set of workers that covers every broken pair, ties to the newest. Whoever is out stays
- * out while the pair is said to be broken; an edge whose end has died explains nothing any more. */
+/* Workers that can't reach each other although both reach us. Their reports say so for as long as
+ * it is so; suspicions gather until they are ripe. Then those go that hold nothing or have fallen
+ * silent, and of the rest the smallest set of workers that covers every broken pair, ties to the
+ * newest. Whoever is out stays out while the pair is said to be broken; a pair one of whom has died
+ * explains nothing any more. */
 #include "core/cluster_state.h"
+#include "core/mutation.h"
+
+#include <string.h>
 
 #define EXACT_MAX 12 /* vertices up to which every subset is tried */
+#define PAIRS_MAX                                                                   \
+    256 /* that are covered at once; should there be more, those that are left next \
+         */
 
-/* The worker of that life, or NULL if it does not live. */
-static struct worker *living(struct cluster *c, const struct job *j, wid id)
-{
-    struct node *n = node_by_number(c, wid_node(id));
+struct who {
+    wid id;
+    const struct node *n;
     struct worker *w;
+};
+
+/* Two that can't talk to each other, by the word of one of them or of both. */
+struct pair {
+    struct who who[2];   /* the older first: a higher number is a newer node */
+    bool says[2];        /* this one says so … */
+    uint32_t idle_ms[2]; /* … and has waited so long */
+    uint64_t since_ms;
+};
+
+/* ---- what they say ---- */
+
+static const struct distance *find_distance(const struct distance *all, uint32_t n, wid peer)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (all[i].peer == peer) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+void take_apart(struct cluster *c, struct job *j, struct worker *w, const struct report *r)
+{
+    struct distance was[APART_MAX];
+    const uint32_t was_n = w->apart_n;
+    bool changed = false;
+
+    memcpy(was, w->apart, sizeof(was));
+    w->apart_in = r->apart_in;
+    w->apart_n = 0;
+    for (uint32_t i = 0; i < MIN(r->apart_n, (uint32_t)APART_MAX); i++) {
+        struct distance d = {r->apart[i].peer, r->apart[i].idle_ms, c->now_ms};
+        const struct distance *before = find_distance(was, was_n, d.peer);
+
+        d.since_ms = before != NULL ? before->since_ms : c->now_ms;
+        if (find_distance(w->apart, w->apart_n, d.peer) == NULL) {
+            w->apart[w->apart_n++] = d;
+            changed |= before == NULL;
+        }
+    }
+    if (changed || w->apart_n != was_n) {
+        j->suspected = true;
+        job_touch(c, j);
+    }
+}
+
+/* Of one that lives, and not of the past: a member of the active generation may not have said yet
+ * how it stands there. Newcomers that had to back out of a generation count, too: the next one is
+ * not to have the same pair. */
+static bool counts(const struct job *j, const struct node *n, const struct worker *w)
+{
+    uint64_t oldest = MUTATED(APART_OUTLIVES_PLAN) ? j->number : j->active;
+
+    return w->apart_n > 0 && worker_lives(n, w, w->incarnation) &&
+           (w->apart_in >= oldest || w->active_inc != w->incarnation);
+}
+
+/* The worker of that life. False: it does not live. */
+static bool find_living(struct cluster *c, const struct job *j, wid id, struct who *out)
+{
+    const struct node *n = node_by_number(c, wid_node(id));
 
     if (n == NULL || n->job != job_index(c, j) || wid_slot(id) >= n->slots) {
-        return NULL;
+        return false;
     }
-    w = node_worker(c, n, wid_slot(id));
-    return worker_lives(n, w, wid_incarnation(id)) ? w : NULL;
+    *out = (struct who){id, n, node_worker(c, n, wid_slot(id))};
+    return worker_lives(n, out->w, wid_incarnation(id));
 }
 
-static bool living_member(struct cluster *c, const struct job *j, wid id)
+static const struct distance *word_of(const struct job *j, const struct who *by, wid peer)
 {
-    const struct worker *w = living(c, j, id);
-
-    return w != NULL && (w->active_inc == w->incarnation || w->current_inc == w->incarnation);
+    return counts(j, by->n, by->w) ? find_distance(by->w->apart, by->w->apart_n, peer) : NULL;
 }
 
-/* Nobody has said it again for a lease: the pair has healed. */
-static bool edge_expired(const struct cluster *c, const struct edge *e)
+/* The pair of `by` and whom it names. False: that one does not live; or it names `by`, too, and is
+ * the older one: then the pair comes with its word. */
+static bool make_pair(struct cluster *c, const struct job *j, const struct who *by,
+                      const struct distance *d, struct pair *p)
 {
-    return e->last_ms + c->config.lease_ms <= c->now_ms;
+    const struct distance *back;
+    struct who peer;
+    int me;
+
+    if (d->peer == by->id || !find_living(c, j, d->peer, &peer)) {
+        return false;
+    }
+    back = word_of(j, &peer, by->id);
+    if (back != NULL && peer.id < by->id) {
+        return false;
+    }
+    me = by->id < peer.id ? 0 : 1;
+    *p = (struct pair){.since_ms = back != NULL ? MIN(d->since_ms, back->since_ms) : d->since_ms};
+    p->who[me] = *by;
+    p->who[!me] = peer;
+    p->says[me] = true;
+    p->says[!me] = back != NULL;
+    p->idle_ms[me] = d->idle_ms;
+    p->idle_ms[!me] = back != NULL ? back->idle_ms : 0;
+    return true;
 }
 
-static struct edge *edge_get(struct cluster *c, uint32_t job, wid a, wid b)
+/* All nodes of the job: members first. */
+static struct node *first_node(struct cluster *c, const struct job *j)
 {
-    struct edge *room = NULL;
+    struct node *n = node_at(c, j->seniors.first);
 
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        struct edge *e = &c->edges[i];
-
-        if (e->job != NONE && edge_expired(c, e)) {
-            e->job = NONE;
-        }
-        if (e->job == job && e->a == a && e->b == b) {
-            return e;
-        }
-        if (e->job == NONE && room == NULL) {
-            room = e;
-        }
-    }
-    if (room != NULL) {
-        *room =
-            (struct edge){.job = job, .a = a, .b = b, .ripe_ms = c->now_ms + c->config.suspect_ms};
-    }
-    return room;
+    return n != NULL ? n : node_at(c, j->others.first);
 }
 
-int on_suspect(struct cluster *c, const struct event *e, struct effects *fx)
+static struct node *next_node(struct cluster *c, const struct job *j, const struct node *n)
 {
-    const struct msg_suspect *m = e->u.suspect;
-    struct node *n = node_by_conn(c, e->conn);
-    struct edge *edge;
-    struct job *j;
+    struct node *next = node_at(c, n->next);
 
-    (void)fx;
-    if (n == NULL || n->state != NODE_UP || wid_node(m->by) != n->number) {
-        return MU_EPROTO;
-    }
-    j = &c->jobs[n->job];
-    if (m->generation < j->active || m->by == m->peer || !living_member(c, j, m->by) ||
-        !living_member(c, j, m->peer)) {
-        return MU_OK; /* It is about the past. */
-    }
-    edge = edge_get(c, n->job, MIN(m->by, m->peer), MAX(m->by, m->peer));
-    if (edge != NULL) { /* With the table full, what is in it comes first. */
-        edge->last_ms = c->now_ms;
-        edge->by_a |= m->by == edge->a;
-        edge->by_b |= m->by == edge->b;
-        edge->idle_ms = MAX(edge->idle_ms, m->idle_ms);
-        j->suspected = true;
-        job_due(c, j, MAX(edge->ripe_ms, c->now_ms));
-    }
-    return MU_OK;
+    return next == NULL && n->senior ? node_at(c, j->others.first) : next;
 }
 
-void suspect_forget(struct cluster *c, struct job *j)
+struct walk {
+    const struct node *n;
+    uint32_t slot, entry;
+};
+
+static struct walk walk_from_first(struct cluster *c, const struct job *j)
 {
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        if (c->edges[i].job == job_index(c, j)) {
-            c->edges[i].job = NONE;
-        }
-    }
-    j->suspected = false;
+    return (struct walk){.n = first_node(c, j)};
 }
 
-bool suspect_drops(const struct cluster *c, wid w)
+/* The next broken pair of the job; each comes once. */
+static bool next_pair(struct cluster *c, const struct job *j, struct walk *at, struct pair *p)
 {
-    for (uint32_t i = 0; i < c->dropped_n; i++) {
-        if (c->dropped[i] == w) {
-            return true;
+    for (; at->n != NULL; at->n = next_node(c, j, at->n), at->slot = 0) {
+        for (; at->slot < at->n->slots; at->slot++, at->entry = 0) {
+            struct worker *w = node_worker(c, at->n, at->slot);
+            struct who by = {wid_make(at->n->number, at->slot, w->incarnation), at->n, w};
+
+            while (counts(j, at->n, w) && at->entry < w->apart_n) {
+                if (make_pair(c, j, &by, &w->apart[at->entry++], p)) {
+                    return true;
+                }
+            }
         }
     }
     return false;
 }
 
-/* How long others have waited for it. */
-static uint32_t idle_ms(const struct cluster *c, const struct job *j, wid w)
+/* ---- who is to go ---- */
+
+/* What this judgement says of it. */
+static struct worker *judged(const struct job *j, struct worker *w)
 {
-    uint32_t longest_ms = 0;
+    if (w->judged != j->judged) {
+        w->judged = j->judged;
+        w->named_n = w->idle_ms = 0;
+        w->complains = w->dropped = false;
+    }
+    return w;
+}
 
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        const struct edge *e = &c->edges[i];
+static void drop(const struct job *j, const struct who *who)
+{
+    judged(j, who->w)->dropped = true;
+}
 
-        if (e->job == job_index(c, j) && ((e->a == w && e->by_b) || (e->b == w && e->by_a))) {
-            longest_ms = MAX(longest_ms, e->idle_ms);
+bool suspect_drops(const struct job *j, const struct worker *w)
+{
+    return w->judged == j->judged && w->dropped;
+}
+
+void suspect_note(struct cluster *c, const struct job *j, uint64_t number, struct effects *fx)
+{
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        for (uint32_t s = 0; fx != NULL && s < n->slots; s++) {
+            const struct worker *w = node_worker(c, n, s);
+
+            if (suspect_drops(j, w) && w->current_inc == w->incarnation) {
+                say_note(fx, &(struct note){.kind = NOTE_LEFT_OUT,
+                                            .job = j->name,
+                                            .node = n->name,
+                                            .worker = wid_make(n->number, s, w->incarnation),
+                                            .generation = number,
+                                            .value = w->idle_ms});
+            }
         }
     }
-    return longest_ms;
 }
 
-void suspect_note(struct cluster *c, const struct job *j, struct effects *fx)
-{
-    for (uint32_t i = 0; i < c->dropped_n; i++) {
-        wid w = c->dropped[i];
-        const struct node *n = node_by_number(c, wid_node(w));
-
-        if (node_worker(c, n, wid_slot(w))->current_inc == wid_incarnation(w)) {
-            say_note(fx, &(struct note){.kind = NOTE_LEFT_OUT,
-                                        .job = j->name,
-                                        .node = n->name,
-                                        .worker = w,
-                                        .generation = j->next_number,
-                                        .value = idle_ms(c, j, w)});
-        }
-    }
-}
-
-static void drop(struct cluster *c, wid w)
-{
-    if (!suspect_drops(c, w)) {
-        c->dropped[c->dropped_n++] = w;
-    }
-}
-
-/* The vertices of the pairs that are left, oldest first. A higher number is a newer node. */
-static uint32_t vertices(const wid (*pairs)[2], uint32_t pairs_n, wid *out)
+/* The vertices of the pairs, oldest first. */
+static uint32_t vertices(const struct pair *pairs, uint32_t pairs_n, struct who *out)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < pairs_n * 2; i++) {
-        wid w = pairs[i / 2][i % 2];
+        const struct who *who = &pairs[i / 2].who[i % 2];
         uint32_t at = 0;
 
-        while (at < n && out[at] < w) {
+        while (at < n && out[at].id < who->id) {
             at++;
         }
-        if (at < n && out[at] == w) {
+        if (at < n && out[at].id == who->id) {
             continue;
         }
         for (uint32_t k = n++; k > at; k--) {
             out[k] = out[k - 1];
         }
-        out[at] = w;
+        out[at] = *who;
     }
     return n;
 }
 
-static uint32_t vertex(const wid *v, wid w)
+static uint32_t vertex(const struct who *v, wid id)
 {
     uint32_t i = 0;
 
-    while (v[i] != w) {
+    while (v[i].id != id) {
         i++;
     }
     return i;
 }
 
 /* Fewest workers first, then the newest: a larger bit mask has newer ones. */
-static void cover_exact(struct cluster *c, const wid (*pairs)[2], uint32_t pairs_n, const wid *v,
-                        uint32_t v_n)
+static void cover_exact(const struct job *j, const struct pair *pairs, uint32_t pairs_n,
+                        const struct who *v, uint32_t v_n)
 {
-    uint32_t masks[EDGES_MAX];
+    uint32_t masks[PAIRS_MAX];
     uint32_t best = (1u << v_n) - 1;
 
     for (uint32_t i = 0; i < pairs_n; i++) {
-        masks[i] = 1u << vertex(v, pairs[i][0]) | 1u << vertex(v, pairs[i][1]);
+        masks[i] = 1u << vertex(v, pairs[i].who[0].id) | 1u << vertex(v, pairs[i].who[1].id);
     }
     for (uint32_t set = 1; set < 1u << v_n; set++) {
         int fewer = __builtin_popcount(best) - __builtin_popcount(set);
@@ -200,14 +260,19 @@ static void cover_exact(struct cluster *c, const wid (*pairs)[2], uint32_t pairs
     }
     for (uint32_t i = 0; i < v_n; i++) {
         if ((best >> i & 1) != 0) {
-            drop(c, v[i]);
+            drop(j, &v[i]);
         }
     }
 }
 
+static bool is_covered(const struct job *j, const struct pair *p)
+{
+    return suspect_drops(j, p->who[0].w) || suspect_drops(j, p->who[1].w);
+}
+
 /* Too many for every subset: take the worker with the most broken pairs, again and again. */
-static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pairs_n, const wid *v,
-                         uint32_t v_n)
+static void cover_greedy(const struct job *j, const struct pair *pairs, uint32_t pairs_n,
+                         const struct who *v, uint32_t v_n)
 {
     for (;;) {
         uint32_t best = 0, best_n = 0;
@@ -216,9 +281,8 @@ static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pair
             uint32_t n = 0;
 
             for (uint32_t i = 0; i < pairs_n; i++) {
-                bool open = !suspect_drops(c, pairs[i][0]) && !suspect_drops(c, pairs[i][1]);
-
-                n += open && (pairs[i][0] == v[k] || pairs[i][1] == v[k]);
+                n += !is_covered(j, &pairs[i]) &&
+                     (pairs[i].who[0].id == v[k].id || pairs[i].who[1].id == v[k].id);
             }
             if (n >= best_n && n > 0) {
                 best = k;
@@ -228,83 +292,121 @@ static void cover_greedy(struct cluster *c, const wid (*pairs)[2], uint32_t pair
         if (best_n == 0) {
             return;
         }
-        drop(c, v[best]);
+        drop(j, &v[best]);
     }
+}
+
+static bool is_ripe(const struct cluster *c, const struct pair *p)
+{
+    return p->since_ms + c->config.suspect_ms <= c->now_ms;
+}
+
+/* Of those that no rule has judged yet. */
+static void cover(struct cluster *c, const struct job *j)
+{
+    struct pair pairs[PAIRS_MAX];
+    struct who v[PAIRS_MAX * 2];
+    struct walk at = walk_from_first(c, j);
+    uint32_t n, v_n;
+
+    do {
+        n = 0;
+        while (n < PAIRS_MAX && next_pair(c, j, &at, &pairs[n])) {
+            n += is_ripe(c, &pairs[n]) && !is_covered(j, &pairs[n]);
+        }
+        v_n = vertices(pairs, n, v);
+        if (v_n <= EXACT_MAX) {
+            cover_exact(j, pairs, n, v, v_n);
+        } else {
+            cover_greedy(j, pairs, n, v, v_n);
+        }
+    } while (n == PAIRS_MAX);
 }
 
 /* Suspected by several (or by the only other one), it suspects nobody: more likely it has stopped
  * than they have. The word of one against all others is not enough. */
-static bool is_silent(const struct cluster *c, const struct job *j, wid w)
+static bool is_silent(const struct job *j, const struct worker *w)
 {
-    uint32_t by_n = 0;
-
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        const struct edge *e = &c->edges[i];
-        bool is_a = e->a == w;
-
-        if (e->job != job_index(c, j) || edge_expired(c, e) || (!is_a && e->b != w)) {
-            continue;
-        }
-        if (is_a ? e->by_a : e->by_b) {
-            return false;
-        }
-        by_n++;
-    }
-    return by_n >= 2 || j->members_n <= 2;
+    return !w->complains && (w->named_n >= 2 || j->members_n <= 2);
 }
 
-/* Keeps the pairs of which nobody has been dropped yet. */
-static uint32_t uncovered(const struct cluster *c, wid (*pairs)[2], uint32_t pairs_n)
+/* It is of the lineage; an earlier life of it that was is dead. */
+static bool is_active(const struct who *who)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < pairs_n; i++) {
-        if (!suspect_drops(c, pairs[i][0]) && !suspect_drops(c, pairs[i][1])) {
-            pairs[n][0] = pairs[i][0];
-            pairs[n++][1] = pairs[i][1];
-        }
-    }
-    return n;
+    return who->w->active_inc == wid_incarnation(who->id);
 }
 
-void suspect_cover(struct cluster *c, struct job *j)
+static void judge_pair(const struct job *j, const struct pair *p)
 {
-    wid pairs[EDGES_MAX][2], v[EDGES_MAX * 2];
-    uint32_t pairs_n = 0, v_n;
+    const struct worker *a = p->who[0].w, *b = p->who[1].w;
+    const bool active[] = {is_active(&p->who[0]), is_active(&p->who[1])};
 
-    c->dropped_n = 0;
-    j->suspected = false;
-    for (uint32_t i = 0; i < EDGES_MAX; i++) {
-        struct edge *e = &c->edges[i];
-        struct worker *a, *b;
+    if (a->current_inc == 0 && b->current_inc == 0) { /* Both are out already. */
+        drop(j, &p->who[active[0] || !active[1]]);
+    } else if (a->current_inc == 0 || b->current_inc == 0) {
+        drop(j, &p->who[a->current_inc != 0]);
+    } else if (active[0] != active[1]) { /* Newcomers hold nothing. */
+        drop(j, &p->who[active[0]]);
+    } else if (p->says[0] != p->says[1] && is_silent(j, p->who[p->says[0]].w)) {
+        drop(j, &p->who[p->says[0]]);
+    }
+}
 
-        if (e->job != job_index(c, j) || edge_expired(c, e) || (a = living(c, j, e->a)) == NULL ||
-            (b = living(c, j, e->b)) == NULL) {
-            continue;
-        }
-        j->suspected = true;
-        job_due(c, j, e->ripe_ms > c->now_ms ? e->ripe_ms : e->last_ms + c->config.lease_ms);
-        if (e->ripe_ms > c->now_ms) {
-            continue;
-        }
-        pairs[pairs_n][0] = e->a;
-        pairs[pairs_n++][1] = e->b;
-        if (a->current_inc == 0 || b->current_inc == 0) { /* One of them is out already. */
-            drop(c, a->current_inc == 0 ? e->a : e->b);
-        } else if ((a->active_inc == 0) != (b->active_inc == 0)) { /* Newcomers hold nothing. */
-            drop(c, a->active_inc == 0 ? e->a : e->b);
-        } else if (e->by_a != e->by_b && is_silent(c, j, e->by_a ? e->b : e->a)) {
-            drop(c, e->by_a ? e->b : e->a);
+static bool anybody_is_apart(struct cluster *c, const struct job *j)
+{
+    for (struct node *n = first_node(c, j); n != NULL; n = next_node(c, j, n)) {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            if (node_worker(c, n, s)->apart_n > 0) {
+                return true;
+            }
         }
     }
-    pairs_n = uncovered(c, pairs, pairs_n);
-    if (pairs_n == 0) {
-        return;
+    return false;
+}
+
+/* Leavers of a planned generation matter until it is active, as in tally_worker(). */
+static bool breaks(struct cluster *c, const struct job *j)
+{
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            const struct worker *w = node_worker(c, n, s);
+
+            if (suspect_drops(j, w) &&
+                (w->current_inc != 0 || (j->kind == GENERATION_BOUNDARY && w->active_inc != 0))) {
+                return true;
+            }
+        }
     }
-    v_n = vertices((const wid(*)[2])pairs, pairs_n, v);
-    if (v_n <= EXACT_MAX) {
-        cover_exact(c, (const wid(*)[2])pairs, pairs_n, v, v_n);
-    } else {
-        cover_greedy(c, (const wid(*)[2])pairs, pairs_n, v, v_n);
+    return false;
+}
+
+bool suspect_judge(struct cluster *c, struct job *j)
+{
+    struct walk at = walk_from_first(c, j);
+    struct pair p;
+
+    j->judged++;
+    j->suspected = j->suspected && anybody_is_apart(c, j);
+    if (!j->suspected) {
+        return false;
     }
+    while (next_pair(c, j, &at, &p)) {
+        for (int i = 0; i < 2; i++) {
+            struct worker *w = judged(j, p.who[i].w);
+
+            w->complains |= p.says[i];
+            w->named_n += p.says[!i];
+            w->idle_ms = MAX(w->idle_ms, p.idle_ms[!i]);
+        }
+    }
+    at = walk_from_first(c, j);
+    while (next_pair(c, j, &at, &p)) {
+        if (is_ripe(c, &p)) {
+            judge_pair(j, &p);
+        } else {
+            job_due(c, j, p.since_ms + c->config.suspect_ms);
+        }
+    }
+    cover(c, j);
+    return breaks(c, j);
 }

@@ -75,6 +75,14 @@ enum phase {
 /* Why a worker has stopped: the members of its generation differ. */
 enum fault { FAULT_NONE, FAULT_STATES, FAULT_GRADIENTS, FAULT_N };
 
+#define APART_MAX 8
+
+/* A member that a worker waits for in vain. */
+struct apart {
+    wid peer;
+    uint32_t idle_ms; /* it has done nothing for so long; 0: it can't be reached */
+};
+
 struct report {
     uint32_t slot;
     uint32_t incarnation;
@@ -83,7 +91,7 @@ struct report {
     uint64_t entered;    /* newest generation it acts in and is caught up in; 0 if none */
     uint64_t step;       /* its last committed step */
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
-    uint64_t reached;    /* newest generation all of whose members answer it, and it them */
+    uint64_t reached;    /* newest generation to all of whose members it has a link now; 0 */
     char addr[ADDR_MAX_LEN];
     uint32_t port;   /* free on its host for the next generation, as MASTER_PORT; 0 if none */
     uint8_t hung;    /* EXITED: its agent ended it, for it did not notice that it was left out */
@@ -91,6 +99,9 @@ struct report {
     wid odd;         /* … and this one is the first of those who are not like most; 0: there is no
                       * most, or it is not known */
     uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
+    uint64_t apart_in; /* the generation whose members these are … */
+    uint32_t apart_n; /* … until one without the broken pairs is there, or they are whole again */
+    struct apart apart[APART_MAX];
 };
 
 /* ---- agent -> orchestrator ---- */
@@ -135,13 +146,6 @@ struct msg_reports {
     uint64_t seq; /* grows with every change; acknowledged in msg_ack.reports */
     uint32_t reports_n;
     struct report *reports;
-};
-
-struct msg_suspect {
-    wid by;
-    wid peer;
-    uint64_t generation;
-    uint32_t idle_ms; /* it has done nothing for so long; 0: it can't be reached */
 };
 
 /* The node is gone for good: every process below it has ended. By its own connection, or, when its
@@ -319,12 +323,48 @@ struct msg_metrics {
     struct metric *metrics;
 };
 
-/* ---- worker <-> worker; the frame's generation and key fence them ---- */
+/* ---- worker <-> worker; the frame's term and the group's key fence them ---- */
 
-struct msg_probe {
-    wid from;
-    uint64_t nonce;
-    uint8_t answer;
+/* Members of a generation settle in rounds: round 0 is the one that they enter it with, and each
+ * time links between them have broken and come back there is another. Whatever they say to each
+ * other carries both as one number, the term, which only grows: a frame of another term changes
+ * nothing. */
+#define ROUND_BITS 20
+#define ROUND_MAX ((1u << ROUND_BITS) - 1)
+
+static inline uint64_t term_make(uint64_t generation, uint32_t round)
+{
+    return generation << ROUND_BITS | round;
+}
+
+static inline uint64_t term_generation(uint64_t term)
+{
+    return term >> ROUND_BITS;
+}
+
+static inline uint32_t term_round(uint64_t term)
+{
+    return (uint32_t)term & ROUND_MAX;
+}
+
+/* Where states are saved. */
+enum save_place { SAVE_DISK, SAVE_MEMORY, SAVES_N };
+
+enum save_how {
+    SAVE_NONE, /* this member has no part in it */
+    SAVE_WRITING,
+    SAVE_DURABLE, /* this member's shard is written */
+    SAVE_WHOLE,   /* … and the checkpoint is there, as its first writer knows */
+    SAVE_FAILED,
+    SAVE_HOW_N
+};
+
+/* A member's last attempt to save a state, in one of the places. */
+struct attempt {
+    uint64_t step;
+    uint64_t generation; /* whose members are its writers */
+    uint8_t how;         /* enum save_how */
+    uint64_t decided;    /* it takes part in no other attempt for this step, or one before */
 };
 
 struct msg_ready {
@@ -335,43 +375,24 @@ struct msg_ready {
     uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
                                    that; zero: it has not */
     uint8_t save;               /* it wants the state after this step to be saved */
+    uint32_t saved_n;           /* 0, or SAVES_N … */
+    struct attempt saved[SAVES_N]; /* … by place */
 };
 
 struct msg_settle {
     wid from;
-    uint64_t step;                  /* last committed when it entered the generation */
+    uint64_t step;                  /* last committed when it entered the term */
     uint8_t held;                   /* it holds the result of step + 1 */
     uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
     uint8_t digest[HASH_BYTES];     /* of the state after `step`, … */
     uint8_t check[HASH_BYTES];      /* … and of step + 1's check slice, as in READY */
     uint8_t diverged;               /* it has stopped: somebody's differed */
-};
-
-struct msg_part {
-    wid from;
-    uint64_t step;
-    uint32_t lo; /* the subtree [lo, lo + width) of the slices */
-    uint32_t width;
-    uint64_t offset; /* of these bytes in the vector */
-    uint32_t data_n;
-    uint8_t *data;
-};
-
-struct msg_sum {
-    wid from;
-    uint64_t step;
-    uint64_t offset;
-    uint32_t data_n;
-    uint8_t *data;
-};
-
-struct msg_state {
-    wid from;
-    uint64_t step;
-    uint64_t offset;
-    uint64_t total;
-    uint32_t data_n;
-    uint8_t *data;
+    uint64_t held_in;               /* the term whose members made the result that it holds */
+    uint64_t moved;                 /* it has left for this generation at a boundary, after `step`;
+                                     * 0: it has not */
+    uint8_t lacks;                  /* it has no state yet */
+    uint32_t saved_n;               /* as in READY */
+    struct attempt saved[SAVES_N];
 };
 
 /* ---- worker <-> its agent <-> orchestrator, and people <-> orchestrator: settings ---- */

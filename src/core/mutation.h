@@ -30,7 +30,14 @@
     X(LOST_HAS_NO_LEASE, "a worker that was lost has a lease before its return is known")          \
     X(JUMP_RESTARTS_WAIT, "a clock that jumped shortens the wait before a takeover")               \
     X(LOST_AGENT_IS_HEARD, "a lost worker's agent keeps its takeover waiting for ever")            \
-    X(LEAVER_REPEATS, "a leaver does not repeat its last READY")                                   \
+    X(ROUND_FENCE, "what was said in a lower round of a generation counts")                        \
+    X(HELD_BY_TERM, "results that different groups made are committed as one")                     \
+    X(CLAIM_ANSWERS, "a member does not follow those who have moved at a boundary")                \
+    X(LEAVER_ANSWERS, "a leaver's word that it left at a boundary is not followed")                \
+    X(LEAVER_LEAVES_CALLS,                                                                         \
+      "a leaver makes no more calls, and nobody who waits in one hears of it")                     \
+    X(ROUNDS_END, "a link that breaks again and again is nobody's fault")                          \
+    X(LAST_IS_COMPARED, "the states after the last step are not compared")                         \
     X(WARM_NEEDS_PROBE, "a worker is warm without having reached every member")                    \
     X(UNDECIDED_ENTERS_NOTHING, "workers enter before their agent knows the job's mode")           \
     X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
@@ -43,7 +50,12 @@
     X(HEAL_NEEDS_MOST, "a job heals though no more than half of its members are alike")            \
     X(HEAL_NEEDS_AGREED, "a job heals by a checkpoint of a state that not all members had")        \
     X(HEAL_FORGETS_NEWER, "after a job has healed a newer checkpoint of before counts")            \
-    X(HEALS_END, "a job that differs each time goes back for ever")
+    X(HEALS_END, "a job that differs each time goes back for ever")                                \
+    X(SAVED_BY_ALL, "a checkpoint is ended before every writer's shard is durable")                \
+    X(LOST_WRITER_VOIDS, "an attempt to save waits for a writer that was lost")                    \
+    X(KEPT_BEFORE_REDUCE, "a step is reduced before the state before it is kept in memory")        \
+    X(APART_IS_KEPT, "an agent without an orchestrator drops whom its worker can't reach")         \
+    X(APART_OUTLIVES_PLAN, "whom a worker can't reach is forgotten when a generation is planned")
 
 enum mutation {
     MUTATION_NONE,

@@ -46,7 +46,8 @@ int order_init(struct order *order, uint64_t seed, uint64_t epoch, uint64_t n)
     return MU_OK;
 }
 
-/* Round i changes one half by a function of the other, so it is its own inverse. */
+/* Round i changes one half by a function of the other, so it is its own inverse, and a
+ * bijection. */
 static uint64_t turn(const struct order *o, uint32_t i, uint64_t x)
 {
     if (i % 2 == 0) {
@@ -64,19 +65,6 @@ uint64_t order_sample(const struct order *order, uint64_t position)
     do {
         for (uint32_t i = 0; i < order->rounds; i++) {
             x = turn(order, i, x);
-        }
-    } while (x >= order->n);
-    return x;
-}
-
-uint64_t order_position(const struct order *order, uint64_t sample)
-{
-    uint64_t x = sample;
-
-    mu_assert(sample < order->n);
-    do {
-        for (uint32_t i = order->rounds; i > 0; i--) {
-            x = turn(order, i - 1, x);
         }
     } while (x >= order->n);
     return x;

@@ -24,10 +24,9 @@ struct order {
 /* MU_EINVAL unless n is in [1, ORDER_SAMPLES_MAX]. */
 int order_init(struct order *order, uint64_t seed, uint64_t epoch, uint64_t n);
 
-/* The sample at a position, and the position of a sample: bijections on [0, n), each the other's
- * inverse. Constant memory; less than two evaluations of the network on average (four if n = 1). */
+/* The sample at a position: a bijection on [0, n). Constant memory; less than two evaluations of
+ * the network on average (four if n = 1). */
 uint64_t order_sample(const struct order *order, uint64_t position);
-uint64_t order_position(const struct order *order, uint64_t sample);
 
 /* How a job walks its data. Every epoch has all samples once; its last batch may be smaller. */
 struct order_walk {

@@ -234,13 +234,13 @@ void plan_slices(const struct plan *plan, uint32_t rank, struct slices *out)
     }
 }
 
-/* The largest subtree that begins at lo, is no wider than width_max and has one owner. */
-static struct subtree subtree_at(const struct plan *plan, uint32_t lo, uint32_t width_max)
+/* The largest subtree that begins at lo and has one owner. */
+static struct subtree subtree_at(const struct plan *plan, uint32_t lo)
 {
     uint32_t width = 1;
     uint32_t end = lo + 1;
 
-    while (width < width_max && (lo & width) == 0) {
+    while (width < plan->slices_n && (lo & width) == 0) {
         while (end < lo + 2 * width && plan->owner[end] == plan->owner[lo]) {
             end++;
         }
@@ -265,29 +265,6 @@ bool plan_next_subtree_any(const struct plan *plan, uint32_t from, struct subtre
     if (from >= plan->slices_n) {
         return false;
     }
-    *out = subtree_at(plan, from, plan->slices_n);
-    return true;
-}
-
-void plan_tree_init(struct plan_tree *tree, struct subtree root)
-{
-    *tree = (struct plan_tree){.root = root, .node = {root.lo, 0}};
-}
-
-/* A right child that is done completes its parent; after a left one comes the leaf beside it. */
-bool plan_tree_next(struct plan_tree *tree, const struct plan *plan)
-{
-    struct subtree *node = &tree->node;
-
-    if (node->width == tree->root.width) {
-        return false;
-    }
-    tree->add = (node->lo & node->width) != 0;
-    if (tree->add) {
-        *node = (struct subtree){node->lo - node->width, 2 * node->width};
-    } else {
-        uint32_t lo = node->lo + node->width;
-        *node = plan == NULL ? (struct subtree){lo, 1} : subtree_at(plan, lo, tree->root.width);
-    }
+    *out = subtree_at(plan, from);
     return true;
 }

@@ -12,14 +12,7 @@ struct shard {
     uint64_t offset; /* the first element that no committed step has taken */
 };
 
-/* MU_EDONE when nothing is left for this rank: in a last round of fewer elements than workers, that
- * is so for the highest ranks only. */
-int shard_element(const struct shard *shard, uint32_t rank, uint32_t world, uint64_t *element_out);
-
 /* The step was committed by `world` workers. */
 void shard_advance(struct shard *shard, uint32_t world);
-
-/* Rounds left in which each of `world` workers has an element. */
-uint64_t shard_rounds(const struct shard *shard, uint32_t world);
 
 #endif

@@ -1,5 +1,5 @@
-/* A set of slices (a bitmap), and the subtrees that it is made of. Plain values: copied by
- * assignment, no memory of their own.
+/* A set of slices (a bitmap), and a subtree of them. Plain values: copied by assignment, no memory
+ * of their own.
  *
  * A subtree is a node of the fixed binary tree over a job's S slices, S a power of two: the block
  * [lo, lo + width) where width is a power of two and lo a multiple of it. */
@@ -67,31 +67,6 @@ static inline uint32_t slices_next(const struct slices *set, uint32_t from)
 static inline bool slices_valid_n(uint32_t slices_n)
 {
     return slices_n >= 1 && slices_n <= SLICES_MAX && (slices_n & (slices_n - 1)) == 0;
-}
-
-/* Lists the maximal subtrees of a set's slices below slices_n in order: begin with from = 0, go on
- * with from = out->lo + out->width. False, and *out untouched, after the last. */
-static inline bool slices_next_subtree(const struct slices *set, uint32_t slices_n, uint32_t from,
-                                       struct subtree *out)
-{
-    uint32_t lo = slices_next(set, from);
-    uint32_t width = 1;
-    uint32_t end = lo + 1;
-
-    if (lo >= slices_n) {
-        return false;
-    }
-    while (width < slices_n && (lo & width) == 0) {
-        while (end < lo + 2 * width && slices_has(set, end)) {
-            end++;
-        }
-        if (end < lo + 2 * width) {
-            break;
-        }
-        width *= 2;
-    }
-    *out = (struct subtree){lo, width};
-    return true;
 }
 
 #endif

@@ -8,14 +8,12 @@
  *   gradients are in it; its state is nobody's any more.
  * - a difference that began after the last digest: the next one finds it. States don't grow the
  * same again by themselves.
- * - that of the last state of the run: there is no step after it.
  * - a newcomer's gradients, if its generation computes nothing, or loses somebody in its first
  * step.
  * - anything in a group of one.
  * A member that has stopped says so when it settles, so that a loss does not set the others going
  * again. Only a fresh generation, from a checkpoint, does. */
 #include "base/prng.h"
-#include "core/mutation.h"
 #include "core/step_state.h"
 
 #include <string.h>
@@ -42,15 +40,9 @@ static bool digest_is_due(const struct step *s)
     const struct step_config *k = &s->config;
     bool due = k->digest_every != 0 && s->committed % k->digest_every == 0;
 
-    due |= k->heals && (s->saved || (k->save_every != 0 && s->committed % k->save_every == 0));
+    due |= k->heals && (s->save || (k->save_every != 0 && s->committed % k->save_every == 0));
+    due |= is_done(s) && group_n(s) > 1 && !MUTATED(LAST_IS_COMPARED);
     return due && s->committed > 0;
-}
-
-void digest_ask(struct step *s, struct step_effects *fx)
-{
-    if (digest_is_due(s)) {
-        say(fx, STEP_DIGEST, s->committed);
-    }
 }
 
 bool digest_lacks(const struct step *s)
@@ -74,20 +66,20 @@ uint32_t step_check_slice(uint64_t step, uint32_t slices_n)
 }
 
 /* Those who had the state before the others of this generation. */
-static bool is_veteran(const struct group *g, uint32_t rank)
+static bool is_veteran(const struct membership *m, uint32_t rank)
 {
-    return g->caught_up[rank] != 0 || (g->kind == GENERATION_FRESH && rank == 0);
+    return is_caught_up(m, rank) || (m->g.kind == GENERATION_FRESH && rank == 0);
 }
 
 /* Two of them, if there are, outvote one newcomer. */
-static bool vouches_for_veterans(const struct group *g, uint32_t rank)
+static bool vouches_for_veterans(const struct membership *m, uint32_t rank)
 {
     uint32_t before_n = 0;
 
     for (uint32_t i = 0; i < rank; i++) {
-        before_n += is_veteran(g, i);
+        before_n += is_veteran(m, i);
     }
-    return is_veteran(g, rank) && before_n < 2;
+    return is_veteran(m, rank) && before_n < 2;
 }
 
 /* The check slice of the next step if this worker is to vouch for it, else NO_SLICE. Its owner
@@ -97,19 +89,19 @@ static bool vouches_for_veterans(const struct group *g, uint32_t rank)
  */
 static uint32_t check_of(const struct step *s)
 {
-    const struct group *g = &s->group;
+    const uint32_t n = group_n(s);
     uint64_t step = s->committed + 1;
     uint32_t slice = step_check_slice(step, s->config.slices_n);
     uint32_t owner = plan_rank(&s->plan, slice);
-    bool mine = owner == g->me;
+    bool mine = owner == s->me;
 
-    if (s->config.keeps_none || g->n < 2) {
+    if (s->config.keeps_none || n < 2) {
         return NO_SLICE;
     }
-    if (g->newcomers && step == s->first) {
-        mine |= !is_veteran(g, g->me) || vouches_for_veterans(g, g->me);
+    if (step == s->first && membership_has_newcomers(s->group)) {
+        mine |= !is_veteran(s->group, s->me) || vouches_for_veterans(s->group, s->me);
     } else if (s->config.check_every != 0 && step % s->config.check_every == 0) {
-        mine |= (owner + 1 + step % (g->n - 1)) % g->n == g->me;
+        mine |= (owner + 1 + step % (n - 1)) % n == s->me;
     } else {
         return NO_SLICE;
     }
@@ -119,15 +111,6 @@ static uint32_t check_of(const struct step *s)
 bool check_lacks(const struct step *s)
 {
     return !s->checked && check_of(s) != NO_SLICE;
-}
-
-void check_ask(struct step *s, struct step_effects *fx)
-{
-    struct step_effect e = {.kind = STEP_CHECK, .step = s->committed + 1, .slice = check_of(s)};
-
-    if (check_lacks(s)) {
-        fx->emit(fx, &e);
-    }
 }
 
 void on_checked(struct step *s, const struct step_event *e)
@@ -150,7 +133,7 @@ static bool all_same(const struct step *s, enum step_difference what)
 {
     const uint8_t *first = NULL;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const uint8_t *hash = hash_of(s, i, what);
 
         if (is_zero(hash)) {
@@ -168,20 +151,20 @@ static uint32_t count_like(const struct step *s, uint32_t rank, enum step_differ
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         n += memcmp(hash_of(s, i, what), hash_of(s, rank, what), HASH_BYTES) == 0;
     }
     return n;
 }
 
-/* Fills s->odd: all but the largest set of equals; all, if two sets are the largest. most: it is
+/* Fills s->ranks: all but the largest set of equals; all, if two sets are the largest. most: it is
  * more than half of those who are compared. */
 static uint32_t find_odd(struct step *s, enum step_difference what, bool *most_out)
 {
     uint32_t most = 0, like = 0, odd_n = 0, all_n = 0;
     bool tie = false;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const uint8_t *hash = hash_of(s, i, what);
         uint32_t n = is_zero(hash) ? 0 : count_like(s, i, what);
 
@@ -195,11 +178,11 @@ static uint32_t find_odd(struct step *s, enum step_difference what, bool *most_o
         }
     }
     *most_out = most * 2 > all_n;
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const uint8_t *hash = hash_of(s, i, what);
 
         if (!is_zero(hash) && (tie || memcmp(hash, hash_of(s, like, what), HASH_BYTES) != 0)) {
-            s->odd[odd_n++] = i;
+            s->ranks[odd_n++] = i;
         }
     }
     return odd_n;
@@ -209,20 +192,27 @@ static void stop(struct step *s, enum step_difference what, struct step_effects 
 {
     struct step_effect e = {.kind = STEP_DIVERGED,
                             .step = s->committed + 1,
-                            .group = &s->group,
+                            .group = s->group,
                             .difference = what,
-                            .odd = s->odd};
+                            .odd = s->ranks};
     bool knew = s->diverged;
 
     if (what != STEP_TOLD) {
         e.odd_n = find_odd(s, what, &e.most);
     }
     s->phase = STEP_STOPPED;
-    s->diverged = true;
+    s->settled = s->diverged = true;
     if (!knew) {
+        s->fault = what == STEP_GRADIENTS ? FAULT_GRADIENTS : FAULT_STATES;
+        s->odd = e.most ? s->group->members[s->ranks[0]].worker : 0;
         fx->emit(fx, &e);
     }
     say(fx, STEP_REPORT, s->committed);
+}
+
+void stop_told(struct step *s, struct step_effects *fx)
+{
+    stop(s, STEP_TOLD, fx);
 }
 
 static bool vouches_differ(struct step *s, struct step_effects *fx)
@@ -244,7 +234,7 @@ void agree_ready(struct step *s)
 {
     bool all = s->digested;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const struct peer *p = &s->peers[i];
 
         all &= p->ready_step > s->committed + 1 || !is_zero(p->ready_vouch.digest);
@@ -257,8 +247,8 @@ void agree_settle(struct step *s)
 {
     bool all = s->digested;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
-        all &= !is_zero(s->peers[i].settle_vouch.digest);
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        all &= !is_zero(s->peers[i].settle.digest);
     }
     s->agreed = all ? s->committed : s->agreed;
 }
@@ -266,7 +256,7 @@ void agree_settle(struct step *s)
 /* Whoever is past the step has committed it: then there was no difference. */
 bool ready_differs(struct step *s, uint64_t step, struct step_effects *fx)
 {
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const struct peer *p = &s->peers[i];
 
         memset(&s->vouches[i], 0, sizeof(s->vouches[i]));
@@ -282,13 +272,14 @@ bool settle_differs(struct step *s, uint64_t newest, struct step_effects *fx)
 {
     bool told = false;
 
-    for (uint32_t i = 0; i < s->group.n; i++) {
+    for (uint32_t i = 0; i < group_n(s); i++) {
         const struct peer *p = &s->peers[i];
 
-        told |= p->settle_diverged;
+        told |= p->settle.diverged != 0;
         memset(&s->vouches[i], 0, sizeof(s->vouches[i]));
-        if (p->settle_step == newest) {
-            s->vouches[i] = p->settle_vouch;
+        if (p->settle.step == newest && !p->settle.lacks) {
+            memcpy(s->vouches[i].digest, p->settle.digest, HASH_BYTES);
+            memcpy(s->vouches[i].check, p->settle.check, HASH_BYTES);
         }
     }
     if (vouches_differ(s, fx)) {

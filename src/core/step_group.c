@@ -1,78 +1,30 @@
 /* Which generation a worker is in: entering, moving on at a boundary, being left out. */
-#include "core/mutation.h"
 #include "core/step_state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-int group_init(struct group *g, uint32_t members_max)
+/* Makes m the group it acts in, in round 0. */
+static void enter(struct step *s, struct membership *m)
 {
-    memset(g, 0, sizeof(*g));
-    g->ids = calloc(members_max, sizeof(*g->ids));
-    g->caught_up = calloc(members_max, sizeof(*g->caught_up));
-    return g->ids != NULL && g->caught_up != NULL ? MU_OK : MU_ENOMEM;
-}
-
-void group_close(struct group *g)
-{
-    free(g->ids);
-    free(g->caught_up);
-    memset(g, 0, sizeof(*g));
-}
-
-void group_take(struct group *g, const struct generation *from, wid self)
-{
-    g->number = from->number;
-    g->from = from->from;
-    g->base_step = from->base_step;
-    g->kind = from->kind;
-    g->flags = from->flags;
-    memcpy(g->key, from->key, sizeof(g->key));
-    g->n = from->members_n;
-    g->me = NO_RANK;
-    g->newcomers = false;
-    for (uint32_t i = 0; i < g->n; i++) {
-        g->ids[i] = from->members[i].worker;
-        g->caught_up[i] = (from->members[i].flags & MEMBER_CAUGHT_UP) != 0;
-        g->newcomers |= g->caught_up[i] == 0;
-        g->me = g->ids[i] == self ? i : g->me;
-    }
-}
-
-void group_swap(struct group *a, struct group *b)
-{
-    struct group t = *a;
-
-    *a = *b;
-    *b = t;
-}
-
-uint32_t group_rank(const struct group *g, wid id)
-{
-    for (uint32_t i = 0; i < g->n; i++) {
-        if (g->ids[i] == id) {
-            return i;
-        }
-    }
-    return NO_RANK;
-}
-
-/* Makes `next` the group it acts in. What it said in the one before is kept: the others there may
- * have missed it. */
-static void enter(struct step *s, struct step_effects *fx)
-{
-    group_swap(&s->previous, &s->group);
-    group_swap(&s->group, &s->next);
-    s->next.number = 0;
-    s->said_before = s->said;
-    s->had_said = s->has_said;
-    s->linked = s->confirmed = s->has_said = s->moved = false;
-    s->computing = false;
+    membership_keep(m);
+    membership_close(s->group);
+    membership_close(s->next);
+    s->group = m;
+    s->next = NULL;
+    s->me = membership_rank(m, s->config.self);
+    s->number = m->g.number;
+    s->term = term_make(s->number, 0);
+    s->rounds_n = 0;
+    s->left = 0;
+    s->confirmed = s->has_said = s->there = s->streamed = s->planned = false;
+    s->kept_n = 0;
+    s->settled = m->g.kind != GENERATION_FAILURE && !s->config.calls;
+    s->based = m->g.kind != GENERATION_FRESH || s->config.calls;
     s->first = s->committed + 1;
-    memset(s->peers, 0, s->group.n * sizeof(*s->peers));
-    if (s->reducing) {
-        s->reducing = false;
-        say(fx, STEP_CANCEL, 0);
+    s->heard_ms = s->now_ms;
+    memset(s->peers, 0, m->g.members_n * sizeof(*s->peers));
+    for (uint32_t i = 0; i < m->g.members_n; i++) {
+        s->peers[i].lacks = !is_caught_up(m, i);
     }
 }
 
@@ -82,79 +34,94 @@ static void forget(struct step *s, struct step_effects *fx)
     s->entered = 0;
     s->confirmed = s->holds = false;
     s->over = true;
-    say(fx, STEP_FORGET, 0);
+    say(fx, STEP_REPORT, 0);
 }
 
-/* It was never caught up in an active generation: nothing is lost, it is warm as before. */
-static void back_out(struct step *s, const struct generation *g, struct step_effects *fx)
+/* What it knew of a state, it knows no more. */
+static void forget_state(struct step *s, struct step_effects *fx)
+{
+    s->entered = 0;
+    s->committed = s->agreed = 0;
+    s->holds = s->diverged = s->save = false;
+    s->fault = FAULT_NONE;
+    s->odd = 0;
+    s->applied = s->shown = false;
+    vouch_clear(s);
+    saves_forget(s);
+    drop_gradients(s, fx);
+}
+
+/* It was never caught up in an active generation: nothing is lost, it is warm as before. Whom it
+ * could not reach there it goes on to name until it is taken in again: else the same pair would be
+ * tried again and again. */
+static void back_out(struct step *s, const struct membership *m, struct step_effects *fx)
 {
     bool was = s->phase != STEP_OUT;
 
-    s->next.number = g->number; /* nothing older may take it in again */
-    enter(s, fx);
-    s->next.number = 0;
-    s->group.n = 0;
-    s->group.me = NO_RANK;
+    if (was) {
+        apart_keep(s);
+    }
+    membership_close(s->group);
+    membership_close(s->next);
+    s->group = s->next = NULL;
+    s->me = NO_RANK;
+    s->number = m->g.number; /* Nothing older may take it in again. */
+    s->term = term_make(s->number, 0);
     s->phase = STEP_OUT;
-    s->entered = 0;
-    s->committed = s->agreed = 0;
-    s->holds = s->diverged = s->saved = false;
-    vouch_clear(s);
+    s->there = s->confirmed = s->has_said = false;
+    forget_state(s, fx);
     if (was) {
         say(fx, STEP_REPORT, 0);
     }
 }
 
-static void enter_newcomer(struct step *s, struct step_effects *fx)
+static void enter_newcomer(struct step *s, struct membership *m, struct step_effects *fx)
 {
-    enter(s, fx);
+    enter(s, m);
     s->phase = STEP_LOADING;
-    s->entered = 0;
-    s->committed = s->agreed = 0;
-    s->holds = s->diverged = s->saved = false;
-    vouch_clear(s);
-    slices_clear(&s->have);
-    if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
-        say(fx, STEP_BASE, s->group.base_step);
-    }
+    forget_state(s, fx);
     if (MUTATED(CAUGHT_UP_BEFORE_ENTER)) {
-        s->entered = s->group.number;
+        s->entered = s->number;
     }
     say(fx, STEP_REPORT, 0);
 }
 
-static void enter_failure(struct step *s, struct step_effects *fx)
+static void enter_failure(struct step *s, struct membership *m, struct step_effects *fx)
 {
-    enter(s, fx);
-    s->entered = s->group.number;
+    enter(s, m);
+    s->entered = s->number;
     if (s->config.keeps_none) {
-        slices_clear(&s->have);
+        drop_gradients(s, fx);
     }
-    settle_begin(s, fx);
+    s->phase = STEP_SETTLING;
     say(fx, STEP_REPORT, 0);
 }
 
 /* Planned: kept for the boundary, entered when every member of this one is ready to. */
-static void plan_ahead(struct step *s, struct step_effects *fx)
+static void plan_ahead(struct step *s, struct membership *m)
 {
+    membership_close(s->next);
+    s->next = membership_keep(m);
+    s->next_me = membership_rank(m, s->config.self);
+    s->links_known = false;
+    memset(s->ahead, 0, m->g.members_n * sizeof(*s->ahead));
     s->confirmed = true; /* Nothing is planned on a generation that is not active. */
-    s->linked = s->next.me == NO_RANK || !s->next.newcomers;
-    if (!s->linked) {
-        say(fx, STEP_LINK, 0);
-    }
 }
 
 static bool in_lineage(const struct step *s)
 {
-    return s->entered != 0 && (s->confirmed || s->group.caught_up[s->group.me] != 0);
+    return s->entered != 0 && (s->confirmed || is_caught_up(s->group, s->me));
 }
 
-void on_generation(struct step *s, const struct generation *g, struct step_effects *fx)
+void on_generation(struct step *s, struct membership *m, struct step_effects *fx)
 {
+    const struct generation *g = &m->g;
+    const uint64_t newest = step_newest(s);
+    const uint32_t me = membership_rank(m, s->config.self);
     bool acting = s->entered != 0 && s->phase != STEP_PARKED;
 
-    if (!RULE(STALE_GENERATION, g->number > s->group.number && g->number > s->next.number) ||
-        g->members_n > s->config.members_max || g->number == s->group.number) {
+    if (!RULE(STALE_GENERATION, g->number > newest) || g->members_n > s->config.members_max ||
+        g->number == s->number) {
         return;
     }
     if (s->entered != 0 && g->from > s->entered) {
@@ -164,19 +131,17 @@ void on_generation(struct step *s, const struct generation *g, struct step_effec
     if (s->entered != 0 && g->from == s->entered) {
         s->confirmed = true;
     }
-    group_take(&s->next, g, s->config.self);
-    if (acting && g->kind == GENERATION_BOUNDARY && g->from == s->group.number) {
-        plan_ahead(s, fx);
-    } else if (s->next.me != NO_RANK && g->kind == GENERATION_FAILURE) {
-        mu_assert(s->entered != 0);
-        enter_failure(s, fx);
-    } else if (s->next.me != NO_RANK && !s->next.caught_up[s->next.me]) {
-        mu_assert(!in_lineage(s) || g->kind == GENERATION_FRESH);
-        enter_newcomer(s, fx);
+    if (acting && g->kind == GENERATION_BOUNDARY && g->from == s->number) {
+        plan_ahead(s, m);
+    } else if (me != NO_RANK && g->kind == GENERATION_FAILURE && s->entered != 0) {
+        enter_failure(s, m, fx);
+    } else if (me != NO_RANK && (!is_caught_up(m, me) || (s->config.calls && s->entered == 0))) {
+        enter_newcomer(s, m, fx); /* One that makes its first call knows of none before. */
     } else if (in_lineage(s)) {
         s->phase = STEP_PARKED;
+        s->left = 0;
     } else {
-        back_out(s, g, fx);
+        back_out(s, m, fx);
     }
 }
 
@@ -193,41 +158,75 @@ void on_active(struct step *s, uint64_t generation, struct step_effects *fx)
 }
 
 /* A newcomer has the state: from here on it counts. */
-void on_loaded(struct step *s, const struct step_event *e, struct step_effects *fx)
+void load(struct step *s, uint64_t step, struct step_effects *fx)
 {
-    if (s->phase != STEP_LOADING || !RULE(GENERATION_FENCE, e->generation == s->group.number)) {
+    s->committed = step;
+    s->first = step + 1;
+    s->shown = s->applied = true;
+    s->entered = s->number;
+    s->peers[s->me].lacks = false;
+    saves_load(s);
+    if ((s->group->g.flags & GENERATION_HEALS) != 0) {
+        s->agreed = step; /* That is why it starts from this one. */
+    }
+    if (s->planned) { /* … by those who had the state, when all settled. */
+        run_step(s, fx);
+    } else {
+        begin_step(s, fx);
+    }
+    say(fx, STEP_REPORT, s->committed);
+}
+
+/* What a fresh generation starts from is agreed on, and those who could have read it. */
+void on_base(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (s->phase != STEP_LOADING || s->based || !s->there) {
         return;
     }
-    s->committed = e->step;
-    s->first = e->step + 1;
-    s->applied = true;
-    s->entered = s->group.number;
-    if ((s->group.flags & GENERATION_HEALS) != 0) {
-        s->agreed = e->step; /* That is why it starts from this one. */
+    s->based = true;
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        s->peers[i].lacks = e->u.holds[i] == 0;
     }
-    digest_ask(s, fx);
-    if (s->group.kind == GENERATION_FRESH && s->group.me == 0) {
-        say(fx, STEP_STREAM, s->committed);
+    if (!s->peers[s->me].lacks) {
+        load(s, e->step, fx);
     }
-    begin_step(s, fx);
-    say(fx, STEP_REPORT, s->committed);
+}
+
+/* Those who gave it go on; whoever has got it counts from now on. */
+void on_streamed(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (s->group == NULL || s->streamed) {
+        return;
+    }
+    s->streamed = true;
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        s->peers[i].lacks = false;
+    }
+    if (s->phase == STEP_LOADING) {
+        load(s, e->step, fx);
+    }
 }
 
 /* The boundary: everyone who was ready moves to the same generation. */
 void move_on(struct step *s, struct step_effects *fx)
 {
-    if (s->next.me == NO_RANK) {
+    if (s->next_me == NO_RANK) {
         s->phase = STEP_PARKED;
+        s->left = s->next->g.number;
+        if (s->config.calls) {
+            leave_calls(s);
+        }
         if (MUTATED(LEAVER_WAITS)) {
             forget(s, fx);
         }
         return;
     }
-    enter(s, fx);
-    s->entered = s->group.number;
-    if (s->group.newcomers && s->applied) {
-        say(fx, STEP_STREAM, s->committed);
+    enter(s, s->next);
+    s->entered = s->committed_in = s->number; /* All who stay move after the same step. */
+    if (s->config.calls) {
+        s->phase = STEP_SETTLING;
+    } else {
+        begin_step(s, fx);
     }
-    begin_step(s, fx);
     say(fx, STEP_REPORT, s->committed);
 }

@@ -69,13 +69,4 @@ void sync_tick(struct sync *s, uint64_t now_ms, struct sync_effects *fx);
 /* When sync_tick() is wanted next; UINT64_MAX: not before something happens. */
 uint64_t sync_deadline(const struct sync *s);
 
-struct sync_counts {
-    uint32_t open_n; /* rounds that wait for somebody */
-    uint32_t kept_n; /* complete ones */
-    uint32_t values_n;
-    uint32_t bytes_n;
-};
-
-struct sync_counts sync_counts(const struct sync *s);
-
 #endif

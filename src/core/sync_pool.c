@@ -65,11 +65,6 @@ void sync_close(struct sync *s)
     free(s);
 }
 
-struct sync_counts sync_counts(const struct sync *s)
-{
-    return (struct sync_counts){s->open_n, s->kept_n, s->values_n, s->arena.used};
-}
-
 /* Forgets the oldest complete round. */
 static bool make_room(struct sync *s)
 {

@@ -9,7 +9,7 @@
 
 /* How much longer lists get by decoding, at most: a member of version 1.0 without an address is 22
  * bytes, a report 49. */
-#define DESK_GROWTH 5u
+#define DESK_GROWTH 6u
 _Static_assert(sizeof(struct member) <= 22 * DESK_GROWTH, "raise DESK_GROWTH");
 _Static_assert(sizeof(struct report) <= 49 * DESK_GROWTH, "raise DESK_GROWTH");
 

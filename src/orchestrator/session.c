@@ -225,10 +225,6 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
         e.kind = EVENT_REPORTS;
         e.u.reports = &msg->reports;
         break;
-    case WIRE_SUSPECT:
-        e.kind = EVENT_SUSPECT;
-        e.u.suspect = &msg->suspect;
-        break;
     case WIRE_BYE:
         e.kind = EVENT_BYE;
         e.u.bye = &msg->bye;

@@ -1,5 +1,5 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
- * told what the agent says, and a thread that finds out whether a newcomer can reach everybody. */
+ * told what the agent says, and a thread by which it follows that where it may have to wait. */
 #include "base/log.h"
 #include "base/thread.h"
 #include "run/run.h"
@@ -11,10 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum {
-    PROBE_MS = 500, /* then whoever is newest by then is probed */
-    NUDGE_MS = 1000
-};
+enum { WANT_MS = 1000, NUDGE_MS = 1000 };
 
 #define AREA "run"
 
@@ -87,57 +84,34 @@ static int open_told(struct mu_run *run, struct comm_config *cc, char *error)
     return rc;
 }
 
-/* ---- newcomers: can everybody be reached? ---- */
+/* ---- a thread for what may wait: the data plane follows what the agent says ---- */
 
 static bool is_over(const struct mu_run *run)
 {
-    return run->leaving || run->ended || run->lost != MU_OK;
+    return run->leaving || run->given_up || run->ended || run->lost != MU_OK;
 }
 
-/* Members know each other by moving their group; whoever has parked is asked for nothing. */
-static bool probe_due(const struct mu_run *run)
+uint64_t data_linked(const struct mu_run *run)
 {
-    return run->attached && run->rank < 0 && told_entered(run) == 0 && !run->forgetting &&
-           run->newest.number > run->data.reached;
+    return data_is_named(run) ? comm_linked(run->data.comm) : 0;
 }
 
-/* One who trains wants to be linked to the newcomers of the next generation before it moves. */
-static bool link_due(const struct mu_run *run)
+bool data_is_named(const struct mu_run *run)
 {
-    return run->data.link > run->data.linked && run->data.link == run->newest.number;
+    return run->data.comm != NULL && comm_self(run->data.comm) == run->life.worker;
 }
 
-static void probe(struct mu_run *run)
+/* From the data plane's thread. */
+static void on_linked(void *arg)
 {
-    char who[WHO_MAX];
-    struct generation g;
-    wid self = run->life.worker;
-    wid missing = 0;
-    int rc;
+    struct mu_run *run = arg;
 
-    if (!run_newest(run, &g)) {
-        (void)call_wait(run, run_now_ms() + PROBE_MS);
-        return;
-    }
-    pthread_mutex_unlock(&run->lock);
-    run_resolve(&g);
-    rc = comm_probe(run->data.comm, &g, PROBE_MS, &missing);
-    free(g.members);
     pthread_mutex_lock(&run->lock);
-    if (rc == MU_OK && self == run->life.worker) {
-        run->data.reached = MAX(run->data.reached, g.number);
-        run->data.linked = MAX(run->data.linked, run->data.link == g.number ? g.number : 0);
-        run->news++;
-        pthread_cond_broadcast(&run->changed);
-        comm_poke(run->data.comm);
-        told_again(run);
-    } else if (rc != MU_OK && rc != MU_EDONE && missing != 0) {
-        log_debug(AREA, "%s of generation %" PRIu64 " does not answer yet", run_who(missing, who),
-                  g.number);
-    }
-    if (rc != MU_OK && rc != MU_ETIMEDOUT) {
-        (void)call_wait(run, run_now_ms() + PROBE_MS); /* Not again at once. */
-    }
+    run->news++;
+    pthread_cond_broadcast(&run->changed);
+    comm_poke(run->data.comm);
+    told_again(run);
+    pthread_mutex_unlock(&run->lock);
 }
 
 /* A new life goes by a new name. Links of the old one are no more. */
@@ -148,40 +122,70 @@ static void rename_comm(struct mu_run *run)
     pthread_mutex_unlock(&run->lock);
     comm_rename(run->data.comm, self);
     pthread_mutex_lock(&run->lock);
-    run->data.named = self;
     run->news++;
     pthread_cond_broadcast(&run->changed);
+}
+
+/* Links to whomever the newest generation names. */
+static void want_newest(struct mu_run *run)
+{
+    char who[WHO_MAX];
+    struct membership *m; /* Its own: addresses that are names become numbers. */
+    wid missing;
+
+    if (run->newest == NULL || membership_open(&run->newest->g, &m) != MU_OK) {
+        return;
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (comm_unlinked(run->data.comm, WANT_MS, &missing, 1) > 0) {
+        log_debug(AREA, "%s does not answer yet", run_who(missing, who));
+    }
+    run_resolve(&m->g);
+    (void)comm_want(run->data.comm, &m->g); /* It is asked again while there are none. */
+    membership_close(m);
+    pthread_mutex_lock(&run->lock);
 }
 
 /* The caller is away: those who wait for it are told again, well before they lose patience. */
 static void nudge(struct mu_run *run)
 {
-    const int64_t step_ms = run->config.step_ms;
-    const uint64_t every_ms = step_ms < 0 ? NUDGE_MS : (uint64_t)MAX(MIN(step_ms / 4, NUDGE_MS), 1);
-    const uint64_t due_ms = run_now_ms() + every_ms;
-
     pthread_mutex_unlock(&run->lock);
     comm_nudge(run->data.comm);
     pthread_mutex_lock(&run->lock);
-    while (run->data.away && !is_over(run) && !probe_due(run) && !link_due(run) &&
-           call_wait(run, due_ms)) {
-    }
 }
 
-static void *prober_main(void *arg)
+static uint64_t nudge_every_ms(const struct mu_run *run)
+{
+    const int64_t step_ms = run->config.step_ms;
+
+    return step_ms < 0 ? NUDGE_MS : (uint64_t)MAX(MIN(step_ms / 4, NUDGE_MS), 1);
+}
+
+/* Names of hosts are looked up again while somebody is not there: they may mean another by now.
+ * That can take long, so it is not done while others are to be nudged. */
+static void *follow_main(void *arg)
 {
     struct mu_run *run = arg;
+    uint64_t wanted = 0, want_ms = 0, nudge_ms = 0;
 
     pthread_mutex_lock(&run->lock);
     while (!is_over(run)) {
-        if (run->data.named != run->life.worker) {
+        const uint64_t now_ms = run_now_ms(), newest = run_newest(run);
+        const bool away = run->data.away;
+        const bool again = newest != 0 && !away && data_linked(run) != newest;
+
+        if (!data_is_named(run)) {
             rename_comm(run);
-        } else if (probe_due(run) || link_due(run)) {
-            probe(run);
-        } else if (run->data.away) {
+            wanted = 0;
+        } else if (wanted != newest || (again && now_ms >= want_ms)) {
+            wanted = newest;
+            want_ms = now_ms + WANT_MS;
+            want_newest(run);
+        } else if (away && now_ms >= nudge_ms) {
+            nudge_ms = now_ms + nudge_every_ms(run);
             nudge(run);
         } else {
-            pthread_cond_wait(&run->changed, &run->lock);
+            (void)call_wait(run, away ? nudge_ms : again ? want_ms : UINT64_MAX);
         }
     }
     pthread_mutex_unlock(&run->lock);
@@ -217,7 +221,9 @@ int data_open(struct mu_run *run, char *error)
                              .self = run->life.worker,
                              .host = run->life.host,
                              .paths = d->paths,
-                             .tls = d->tls};
+                             .tls = d->tls,
+                             .on_linked = run->alone ? NULL : on_linked,
+                             .arg = run};
     int rc;
 
     if (d->comm != NULL) {
@@ -233,14 +239,13 @@ int data_open(struct mu_run *run, char *error)
     if (rc != MU_OK) {
         return rc;
     }
-    d->named = run->life.worker;
-    if (!run->alone && thread_start(&d->prober, prober_main, run) != MU_OK) {
+    if (!run->alone && thread_start(&d->follower, follow_main, run) != MU_OK) {
         comm_close(d->comm);
         d->comm = NULL;
         snprintf(error, COMM_ERROR_MAX, "can't start a thread");
         return MU_ENOMEM;
     }
-    d->has_prober = !run->alone;
+    d->has_follower = !run->alone;
     return MU_OK;
 }
 
@@ -256,12 +261,12 @@ void data_close(struct mu_run *run)
 {
     struct data *d = &run->data;
 
-    if (d->has_prober) {
+    if (d->has_follower) {
         pthread_mutex_lock(&run->lock);
         run->leaving = true;
         data_stop(run);
         pthread_mutex_unlock(&run->lock);
-        pthread_join(d->prober, NULL);
+        pthread_join(d->follower, NULL);
     }
     comm_close(d->comm);
     *d = (struct data){0};
@@ -271,7 +276,7 @@ void data_close(struct mu_run *run)
  * planned change waits until the members have regrouped; agreed calls say who knows of it. */
 void data_generation(struct mu_run *run)
 {
-    const struct generation *g = &run->newest;
+    const struct generation *g = &run->newest->g;
 
     if (run->data.comm == NULL) {
         return;

@@ -1,6 +1,6 @@
 /* mu_join and mu_leave. */
 #include "base/log.h"
-#include "run/train.h"
+#include "run/run.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -112,7 +112,16 @@ static uint64_t first_request(void)
 
 static void run_close(struct mu_run *run)
 {
-    train_close(run);
+    struct train *train;
+
+    pthread_mutex_lock(&run->lock); /* The prober may still look at it. */
+    train = run->train;
+    run->train = NULL;
+    pthread_mutex_unlock(&run->lock);
+    if (train != NULL) {
+        run->trainer->close(train);
+    }
+    regroup_close(run);
     data_close(run);
     if (run->fd >= 0) {
         close(run->fd);
@@ -121,7 +130,7 @@ static void run_close(struct mu_run *run)
         close(run->wake_fd);
     }
     reader_close(&run->in);
-    free(run->newest.members);
+    membership_close(run->newest);
     free(run->out);
     free(run->ckpt_dir);
     config_close(&run->settings);
@@ -166,18 +175,17 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
 
 static int join_alone(struct mu_run *run)
 {
-    struct member *self = calloc(1, sizeof(*self));
+    struct member self = {.worker = wid_make(1, 0, 1)};
+    const struct generation g = {.number = 1, .run = 1, .members_n = 1, .members = &self};
 
-    if (self == NULL) {
+    memcpy(self.addr, run->addr, sizeof(self.addr));
+    if (membership_open(&g, &run->newest) != MU_OK) {
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
-    self->worker = wid_make(1, 0, 1);
-    memcpy(self->addr, run->addr, sizeof(self->addr));
     run->alone = true;
-    run->life = (struct msg_life){.worker = self->worker, .run = 1, .slots = 1};
+    run->life = (struct msg_life){.worker = self.worker, .run = 1, .slots = 1};
     snprintf(run->life.job, sizeof(run->life.job), "alone");
     snprintf(run->life.node, sizeof(run->life.node), "alone");
-    run->newest = (struct generation){.number = 1, .run = 1, .members_n = 1, .members = self};
     run->rank = 0;
     run->active = 1;
     return MU_OK;
@@ -372,15 +380,8 @@ int mu_leave(mu_run *run)
     if (rc != MU_OK) {
         return rc;
     }
-    if (run->train != NULL && run->train->started && run->train->entered != 0 && !run->given_up) {
-        pthread_mutex_unlock(&run->lock); /* Others may need what it knows. */
-        train_linger(run->train);
-        pthread_mutex_lock(&run->lock);
-    }
-    if (run->train != NULL && run->train->started) {
-        pthread_mutex_unlock(&run->lock); /* What is being saved is to be whole. */
-        train_save_close(run->train);
-        pthread_mutex_lock(&run->lock);
+    if (run->train != NULL) {
+        run->trainer->leave(run->train);
     }
     if (run->leaving) {
         call_exit(run);

@@ -1,5 +1,5 @@
 /* mu_make, mu_start, mu_finish: calls of the data plane, and what becomes of them. */
-#include "run/run.h"
+#include "run/crew.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ _Static_assert(MU_AGREE == COMM_AGREE && MU_VIEW == COMM_VIEW && MU_REDUCE_MAX =
 struct mu_started {
     struct mu_run *run;
     struct comm_started *comm;
-    uint64_t group; /* in which it was started */
+    uint64_t group; /* the term in which it was started */
     bool agreed;
 };
 
@@ -97,7 +97,6 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
     }
     if ((rc == MU_EPEER || rc == MU_EORDER) && group == d->group && d->broken == MU_OK) {
         d->broken = rc;
-        d->blamed = rc == MU_EPEER ? r->worker : 0;
     }
     if (run->leaving || run->ended || run->lost != MU_OK) {
         return call_state(run);
@@ -115,9 +114,20 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
     return run_fail(rc, "%s", r->error[0] != '\0' ? r->error : mu_strerror(rc));
 }
 
-/* There is a group to make calls in. Under the lock. */
-static int begin(struct mu_run *run, int64_t timeout_ms)
+/* A call that was made in `term` has failed because of a peer: the crew hears so. Not under the
+ * lock.
+ */
+static void tell_crew(struct mu_run *run, uint64_t term, int rc, const struct comm_result *r)
 {
+    if (rc == MU_EPEER) {
+        crew_failed(run->crew, term, r->worker, r->idle_ms);
+    }
+}
+
+/* There is a group to make calls in, and to agree in. Under the lock. */
+static int begin(struct mu_run *run, int64_t timeout_ms, bool agreed)
+{
+    const uint64_t due_ms = run_due_ms(timeout_ms);
     char error[COMM_ERROR_MAX];
     int rc = call_state(run);
 
@@ -141,7 +151,10 @@ static int begin(struct mu_run *run, int64_t timeout_ms)
     if (regroup_is_other(run)) {
         return regroup_left_out(run);
     }
-    return run->data.group != 0 ? MU_OK : regroup(run, run_due_ms(timeout_ms));
+    if (run->data.group == 0) {
+        rc = regroup(run, due_ms);
+    }
+    return rc == MU_OK && agreed ? regroup_confirm(run, due_ms) : rc;
 }
 
 /* ---- the calls ---- */
@@ -158,13 +171,14 @@ int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
     }
     rc = check(call, result_out);
     if (rc == MU_OK) {
-        rc = begin(run, call->timeout_ms);
+        rc = begin(run, call->timeout_ms, (call->flags & MU_AGREE) != 0);
     }
     if (rc == MU_OK) {
         cc = to_comm(call);
-        group = run->data.group;
+        cc.term = group = run->data.group;
         pthread_mutex_unlock(&run->lock);
         rc = comm_run(run->data.comm, &cc, &r);
+        tell_crew(run, group, rc, &r);
         if (result_out != NULL) {
             from_comm(rc, &r, result_out);
         }
@@ -188,12 +202,13 @@ int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
     s = malloc(sizeof(*s));
     rc = s != NULL ? check(call, &anywhere) : run_fail(MU_ENOMEM, "out of memory for a call");
     if (rc == MU_OK) {
-        rc = begin(run, call->timeout_ms);
+        rc = begin(run, call->timeout_ms, (call->flags & MU_AGREE) != 0);
     }
     if (rc == MU_OK) {
         *s = (struct mu_started){
             .run = run, .group = run->data.group, .agreed = (call->flags & MU_AGREE) != 0};
         cc = to_comm(call);
+        cc.term = s->group;
         rc = comm_start(run->data.comm, &cc, &s->comm);
         if (rc != MU_OK) {
             rc = run_fail(rc, "a call can't be started: %s", mu_strerror(rc));
@@ -224,6 +239,9 @@ int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
     }
     pthread_mutex_unlock(&run->lock);
     rc = comm_finish(started->comm, timeout_ms, &r);
+    if (rc != MU_ETIMEDOUT) {
+        tell_crew(run, started->group, rc, &r);
+    }
     pthread_mutex_lock(&run->lock);
     if (rc == MU_ETIMEDOUT) {
         rc = run_fail(MU_ETIMEDOUT, "the call goes on; mu_finish() it later");
@@ -284,6 +302,56 @@ int mu_group(mu_run *run, mu_group_info *group_out)
     }
     call_exit(run);
     return MU_OK;
+}
+
+/* Who is in the group but not in the newest generation; 0: nobody. */
+static wid gone(const struct mu_run *run)
+{
+    const struct comm *c = run->data.comm;
+
+    for (uint32_t r = 0; run_newest(run) > comm_generation(c) && r < comm_size(c); r++) {
+        if (membership_rank(run->newest, comm_worker(c, r)) == NO_RANK) {
+            return comm_worker(c, r);
+        }
+    }
+    return 0;
+}
+
+static int check_group(const struct mu_run *run, uint64_t generation)
+{
+    char who[WHO_MAX];
+    wid worker;
+
+    if (generation == 0 || term_generation(run->data.group) != generation ||
+        comm_generation(run->data.comm) != generation) {
+        return run_fail(MU_EPEER, "this worker is in the group of generation %" PRIu64 " no more",
+                        generation);
+    }
+    worker = gone(run);
+    if (worker != 0) {
+        return run_fail(MU_EPEER, "%s of generation %" PRIu64 " is gone", run_who(worker, who),
+                        generation);
+    }
+    if (comm_is_fenced(run->data.comm)) {
+        return run_fail(MU_EPEER, "generation %" PRIu64 " was overtaken by %" PRIu64, generation,
+                        run_newest(run));
+    }
+    return MU_OK;
+}
+
+int mu_group_check(mu_run *run, uint64_t generation)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = call_state(run);
+    if (rc == MU_OK) {
+        rc = check_group(run, generation);
+    }
+    call_exit(run);
+    return rc;
 }
 
 /* ---- memory ---- */

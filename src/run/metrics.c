@@ -1,12 +1,11 @@
 /* Numbers of training on their way to the orchestrator. Training waits for none of it: they are
  * copied, and the control thread says the newest when there is time. */
 #include "core/text.h"
-#include "run/train.h"
+#include "run/run.h"
 
 #include <string.h>
 
-_Static_assert(METRICS_MAX == MU_METRICS_MAX && METRIC_NAME_MAX == STATE_NAME_MAX,
-               "what a trainer may name fits into a message");
+_Static_assert(METRICS_MAX == MU_METRICS_MAX, "what a trainer may name fits into a message");
 
 enum {
     METRICS_MS = 50,
@@ -24,15 +23,38 @@ static void make_due(struct mu_run *run)
     }
 }
 
+static bool is_metric(const struct metrics *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->named_n; i++) {
+        if (strcmp(m->items[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int metrics_add(struct mu_run *run, const char *name)
+{
+    struct metrics *m = &run->metrics;
+
+    if (m->named_n + m->logged_n == METRICS_MAX) {
+        return run_fail(MU_ELIMIT, "a job has up to %d numbers: %s is one too many", METRICS_MAX,
+                        name);
+    }
+    if (is_metric(m, name)) {
+        return run_fail(MU_EEXIST, "there is a metric '%s' already", name);
+    }
+    strcpy(m->items[m->named_n++].name, name);
+    return MU_OK;
+}
+
 void told_metrics(struct mu_run *run, uint64_t step, const double *means)
 {
-    const struct train *t = run->train;
     struct metrics *m = &run->metrics;
 
     m->step = step;
-    m->n = t->metrics_n;
+    m->n = m->named_n;
     for (uint32_t i = 0; i < m->n; i++) {
-        memcpy(m->items[i].name, t->metrics[i], sizeof(m->items[i].name));
         memcpy(&m->items[i].bits, &means[i], sizeof(m->items[i].bits));
     }
     make_due(run);
@@ -40,29 +62,18 @@ void told_metrics(struct mu_run *run, uint64_t step, const double *means)
 
 /* ---- numbers that are no step's ---- */
 
-static bool is_metric(const struct train *t, const char *name)
-{
-    for (uint32_t i = 0; t != NULL && i < t->metrics_n; i++) {
-        if (strcmp(t->metrics[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int keep(struct mu_run *run, const char *name, double value)
 {
     struct metrics *m = &run->metrics;
-    const uint32_t metrics_n = run->train != NULL ? run->train->metrics_n : 0;
     uint32_t i = 0;
 
-    if (is_metric(run->train, name)) {
+    if (is_metric(m, name)) {
         return run_fail(MU_EEXIST, "%s is a metric: mu_put() gives it", name);
     }
     while (i < m->logged_n && strcmp(m->logged[i].name, name) != 0) {
         i++;
     }
-    if (i + metrics_n >= METRICS_MAX) {
+    if (i + m->named_n >= METRICS_MAX) {
         return run_fail(MU_ELIMIT, "a job has up to %d numbers: %s is one too many", METRICS_MAX,
                         name);
     }

@@ -1,14 +1,12 @@
-/* mu_regroup and mu_group: which generation calls are made in. */
-#include "run/run.h"
+/* Those who make calls: which generation they are made in. core/step knows; it is driven here, in
+ * mu_regroup(), and told how calls went. A call that all agree on is a step of its own. */
+#include "run/crew.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* So long it stays with one generation before it looks whether there is a newer one: members of a
- * planned one may have skipped it. */
-enum { MOVE_MS = 100 };
+enum { LISTEN_MS = 100 }; /* so long it keeps the data plane from calls that need no agreement */
 
 bool regroup_is_other(const struct mu_run *run)
 {
@@ -21,13 +19,13 @@ static bool left_out(const struct mu_run *run)
     const struct data *d = &run->data;
 
     return regroup_is_other(run) ||
-           (d->group != 0 && run->rank < 0 && run->newest.number > d->group);
+           (d->group != 0 && run->rank < 0 && run_newest(run) > term_generation(d->group));
 }
 
 int regroup_left_out(struct mu_run *run)
 {
     struct data *d = &run->data;
-    uint64_t group = d->group;
+    uint64_t group = term_generation(d->group);
 
     d->group = 0;
     d->broken = MU_OK;
@@ -39,154 +37,165 @@ int regroup_left_out(struct mu_run *run)
                     group, run->life.job);
 }
 
-/* The group is the newest generation, and a call failed in it: the next generation is due. The
- * orchestrator knows of most losses before we could say so; of a peer that hangs, or can't be
- * reached from here alone, it knows by us. */
-static void say_suspect(struct mu_run *run)
-{
-    struct data *d = &run->data;
-    struct msg_suspect m = {.by = run->life.worker, .peer = d->blamed, .generation = d->group};
+/* ---- the crew of one that makes calls ---- */
 
-    if (d->blamed == 0 || run->alone) {
-        return;
-    }
-    d->blamed = 0;
-    if (control_say(run, WIRE_SUSPECT, &m) != MU_OK) {
-        control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
+/* An agreed call that had failed here counts after all. */
+static void on_effect(struct crew *c, const struct step_effect *e)
+{
+    if (e->kind == STEP_COMMIT && e->settled) {
+        (void)comm_settled(c->run->data.comm, true);
     }
 }
 
-static bool is_fatal(int status)
+static void on_reset(struct crew *c)
 {
-    return status == MU_EINVAL || status == MU_ENOMEM || status == MU_ELIMIT || status == MU_EORDER;
+    (void)c; /* comm_rename() has forgotten what was held. */
 }
 
-static int64_t left_ms(uint64_t due_ms)
+static void on_moved(struct crew *c)
 {
-    uint64_t now_ms = run_now_ms();
-
-    if (due_ms == UINT64_MAX) {
-        return -1;
-    }
-    return due_ms > now_ms ? (int64_t)MIN(due_ms - now_ms, (uint64_t)INT64_MAX) : 0;
+    (void)c; /* It can be used when all have settled. */
 }
 
-/* Without the lock: all members are there, and know what counts. Whoever has proved to be in this
- * generation is about to settle, too, or moves on to a newer one, or is lost, which ends it: it
- * needs no time limit. */
-static int move(struct comm *comm, const struct generation *g, uint64_t due_ms, wid *missing,
-                bool *settled)
+static int open_crew(struct mu_run *run)
 {
-    int64_t rest_ms = left_ms(due_ms);
-    int rc = comm_move(comm, g, rest_ms < 0 ? MOVE_MS : MIN(rest_ms, (int64_t)MOVE_MS), missing);
-
-    return rc == MU_OK ? comm_settle(comm, -1, settled) : rc;
-}
-
-/* Tries the newest generation for a while. */
-static int try(struct mu_run *run, uint64_t due_ms, wid *missing)
-{
-    struct data *d = &run->data;
-    struct generation g;
-    mu_group_info info = {run->newest.number, run->rank, (int)run->newest.members_n, 0};
-    bool settled = false;
-    wid self = run->life.worker;
+    const struct step_config config = {.self = run->life.worker,
+                                       .slices_n = 1,
+                                       .members_max = MEMBERS_MAX,
+                                       .calls = true,
+                                       .orphan_ms = UINT64_MAX};
+    struct crew *c;
     int rc;
 
-    if (!run_newest(run, &g)) {
-        return run_fail(MU_ENOMEM, "out of memory for a group of %d members", info.size);
+    if (run->crew != NULL) {
+        return MU_OK;
     }
-    pthread_mutex_unlock(&run->lock);
-    run_resolve(&g);
-    rc = move(d->comm, &g, due_ms, missing, &settled);
-    free(g.members);
-    pthread_mutex_lock(&run->lock);
-    if (rc == MU_OK) {
-        d->group = info.generation;
-        d->info = info;
-        d->info.settled = settled;
-        d->group_as = self;
-        d->broken = MU_OK;
-        d->reached = MAX(d->reached, info.generation);
-        told_again(run);
-    } else if (is_fatal(rc)) {
-        return run_fail(rc, "the %d members of generation %" PRIu64 " can't be linked: %s",
-                        info.size, info.generation, mu_strerror(rc));
-    } else if (rc != MU_ETIMEDOUT) { /* Somebody was lost: the orchestrator will know. */
-        (void)call_wait(run, MIN(due_ms, run_now_ms() + MOVE_MS));
+    c = calloc(1, sizeof(*c));
+    rc = c != NULL ? crew_open(c, run, &config) : MU_ENOMEM;
+    if (rc != MU_OK) {
+        free(c);
+        return run_fail(MU_ENOMEM, "out of memory for a group");
     }
-    return rc;
+    c->effect = on_effect;
+    c->reset = on_reset;
+    c->moved = on_moved;
+    return MU_OK;
 }
 
-static int fail_late(struct mu_run *run, wid missing)
+void regroup_close(struct mu_run *run)
 {
-    const struct generation *g = &run->newest;
+    struct crew *c = run->crew;
+
+    if (c != NULL) {
+        crew_close(c);
+        free(c);
+    }
+}
+
+/* ---- moving ---- */
+
+static int fail_late(struct mu_run *run)
+{
+    const uint64_t newest = run_newest(run);
     char who[WHO_MAX];
 
     if (run->rank < 0) {
         return run_fail(MU_ETIMEDOUT,
                         "this worker is in no generation yet; the newest is %" PRIu64 " of job %s",
-                        g->number, run->life.job);
-    }
-    if (run->data.broken != MU_OK && run->data.group == g->number) {
-        return run_fail(MU_ETIMEDOUT,
-                        "there is no generation after %" PRIu64
-                        " yet, in which a peer was lost; call mu_regroup() again",
-                        g->number);
+                        newest, run->life.job);
     }
     return run_fail(MU_ETIMEDOUT,
                     "%s has not come to generation %" PRIu64
                     " yet: every member must call mu_regroup(); call it again",
-                    missing != 0 ? run_who(missing, who) : "a member", g->number);
+                    run->crew->missing != 0 ? run_who(run->crew->missing, who) : "a member",
+                    newest);
 }
 
-/* The group is the newest generation that counts: nothing is to be done. */
-static bool is_there(const struct mu_run *run)
-{
-    const struct data *d = &run->data;
-
-    return d->group != 0 && d->group == run->newest.number && d->broken == MU_OK;
-}
-
-/* Something can be done now. */
-static bool can_move(const struct mu_run *run)
-{
-    const struct data *d = &run->data;
-
-    return run->rank >= 0 && d->named == run->life.worker &&
-           (d->group != run->newest.number || d->broken == MU_OK || run->alone);
-}
-
-static int move_on(struct mu_run *run, uint64_t due_ms)
+/* All are there, and know what counts: calls can be made. */
+static void open_group(struct mu_run *run, uint64_t term)
 {
     struct data *d = &run->data;
-    wid missing = 0;
+    struct crew *c = run->crew;
+    const bool settled = comm_settled(d->comm, false);
+
+    pthread_mutex_lock(&run->lock);
+    d->group = term;
+    d->group_as = step_self(&c->step);
+    d->info = (mu_group_info){term_generation(term), (int)step_rank(&c->step),
+                              (int)step_size(&c->step), settled};
+    d->broken = MU_OK;
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* One thing that core/step wants; without the lock. MU_OK: calls can be made. */
+static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
+{
+    struct crew *c = run->crew;
+    struct step_todo todo;
+    int rc = crew_news(c);
+
+    if (rc != MU_OK) {
+        crew_wait(c, due_ms);
+        return MU_EAGAIN;
+    }
+    /* Again and again: others may have moved to a generation that this one hears of only now. */
+    crew_regroup(c);
+    crew_next(c, &todo);
+    *did_out = todo;
+    todo.due_ms = MIN(todo.due_ms, due_ms);
+    switch (todo.what) {
+    case STEP_OPEN:
+        open_group(run, todo.term);
+        return MU_OK;
+    case STEP_MOVE:
+        rc = crew_move(c, &todo);
+        break;
+    case STEP_HEAR:
+        rc = crew_hear(c, &todo);
+        break;
+    case STEP_FORGET:
+        crew_forget(c);
+        break;
+    case STEP_STOP:
+        return run_fail(MU_EORDER,
+                        "the members of generation %" PRIu64 " have not agreed on the same calls: "
+                        "nothing more can be done in it",
+                        term_generation(todo.term));
+    default:
+        crew_wait(c, todo.due_ms);
+        break;
+    }
+    return rc == MU_OK ? MU_EAGAIN : rc;
+}
+
+/* The lock is given away for each turn. */
+static int move_on(struct mu_run *run, uint64_t due_ms)
+{
+    const uint64_t boot_ms =
+        due_ms == UINT64_MAX ? due_ms : crew_boot_ms() + (due_ms - MIN(due_ms, run_now_ms()));
+    struct data *d = &run->data;
+    struct step_todo did = {0}, before;
     int rc;
 
-    while ((rc = call_state(run)) == MU_OK && !is_there(run)) {
+    while ((rc = call_state(run)) == MU_OK) {
         if (left_out(run)) {
             return regroup_left_out(run);
         }
-        if (d->broken == MU_EORDER && d->group == run->newest.number) {
+        if (d->broken == MU_EORDER && term_generation(d->group) == run_newest(run)) {
             return run_fail(MU_EORDER,
                             "the members of generation %" PRIu64 " made different calls: nothing "
                             "more can be done in it",
-                            d->group);
+                            term_generation(d->group));
         }
-        if (can_move(run)) {
-            rc = try(run, due_ms, &missing);
-            if (rc == MU_OK && run->newest.kind == GENERATION_BOUNDARY) {
-                return MU_OK; /* It may be newer than the group: that can wait. */
-            }
-            if (is_fatal(rc)) {
-                return rc;
-            }
-        } else {
-            say_suspect(run);
-            (void)call_wait(run, due_ms);
+        pthread_mutex_unlock(&run->lock);
+        before = did;
+        rc = turn(run, boot_ms, &did);
+        pthread_mutex_lock(&run->lock);
+        if (rc != MU_EAGAIN) {
+            return rc;
         }
-        if (run_now_ms() >= due_ms && !is_there(run)) {
-            return fail_late(run, missing);
+        if (run_now_ms() >= due_ms && did.what == before.what && did.term == before.term) {
+            return fail_late(run); /* As long as it gets on it needs no time. */
         }
     }
     return rc;
@@ -196,17 +205,75 @@ int regroup(struct mu_run *run, uint64_t due_ms)
 {
     struct data *d = &run->data;
     bool in_time = true;
-    int rc;
+    int rc = open_crew(run);
 
-    while (d->moving && in_time) {
+    while (rc == MU_OK && d->moving && in_time) {
         in_time = call_wait(run, due_ms);
     }
-    if (d->moving) {
-        return run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
+    if (rc == MU_OK && d->moving) {
+        rc = run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
+    }
+    if (rc != MU_OK) {
+        return rc;
     }
     d->moving = true;
     rc = move_on(run, due_ms);
     d->moving = false;
     pthread_cond_broadcast(&run->changed);
+    return rc;
+}
+
+/* A member that goes to a further round before all have entered the generation needs this one
+ * there: so it listens. The lock is given away meanwhile. */
+static int listen(struct mu_run *run, uint64_t due_ms)
+{
+    const uint64_t now_ms = run_now_ms();
+    const struct step_todo todo = {
+        .term = run->data.group,
+        .due_ms = crew_boot_ms() + MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)LISTEN_MS)};
+    struct data *d = &run->data;
+    int rc = MU_OK;
+
+    if (d->moving) { /* Another thread does. */
+        (void)call_wait(run, MIN(due_ms, now_ms + LISTEN_MS));
+        return MU_OK;
+    }
+    d->moving = true;
+    pthread_mutex_unlock(&run->lock);
+    rc = crew_hear(run->crew, &todo);
+    const bool gone = step_term(&run->crew->step) != todo.term;
+
+    pthread_mutex_lock(&run->lock);
+    d->moving = false;
+    pthread_cond_broadcast(&run->changed);
+    if (rc == MU_OK && gone) {
+        rc = run_fail(MU_EPEER,
+                      "a link of generation %" PRIu64 " broke before it was active: mu_regroup()",
+                      term_generation(todo.term));
+    }
+    return rc;
+}
+
+int regroup_confirm(struct mu_run *run, uint64_t due_ms)
+{
+    const uint64_t number = term_generation(run->data.group);
+    int rc = MU_OK;
+
+    /* A newer one that is active says nothing of this one: it may never have been. */
+    while (run->active < number && (rc = call_state(run)) == MU_OK && run_newest(run) == number) {
+        rc = listen(run, due_ms);
+        if (rc != MU_OK) {
+            return rc;
+        }
+        if (run->active < number && run_now_ms() >= due_ms) {
+            return run_fail(MU_ETIMEDOUT,
+                            "generation %" PRIu64 " is not known to be active yet: the "
+                            "orchestrator has to say so before anything is agreed on",
+                            number);
+        }
+    }
+    if (rc == MU_OK && run->active != number) {
+        return run_fail(MU_EPEER, "generation %" PRIu64 " was overtaken: mu_regroup()", number);
+    }
     return rc;
 }

@@ -42,18 +42,6 @@ static void resolve(char addr[ADDR_MAX_LEN])
     }
 }
 
-bool run_newest(const struct mu_run *run, struct generation *g_out)
-{
-    size_t n = run->newest.members_n * sizeof(g_out->members[0]);
-
-    *g_out = run->newest;
-    g_out->members = malloc(MAX(n, (size_t)1));
-    if (g_out->members != NULL && n > 0) {
-        memcpy(g_out->members, run->newest.members, n);
-    }
-    return g_out->members != NULL;
-}
-
 void run_resolve(struct generation *g)
 {
     for (uint32_t i = 0; i < g->members_n; i++) {

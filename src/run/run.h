@@ -50,18 +50,13 @@ struct data {
     char asked[ADDR_MAX_LEN]; /* mu_config.address; "": none */
     unsigned paths;           /* MUSTER_TRANSPORT … */
     bool tls;                 /* … and MUSTER_TLS */
-    wid named;                /* as whom it goes by now; the prober follows the life */
-    pthread_t prober;
-    bool has_prober;
-    uint64_t reached;   /* the newest generation all of whose members have answered; 0 */
-    uint64_t link;      /* one whose newcomers are to be linked, by one who trains … */
-    uint64_t linked;    /* … and the last of which they are */
+    pthread_t follower;       /* tells the data plane what the agent says, where that may wait */
+    bool has_follower;
     bool moving;        /* a thread is in regroup() */
-    uint64_t group;     /* the generation that calls are made in; 0: none yet */
+    uint64_t group;     /* the term that calls are made in; 0: none yet */
     wid group_as;       /* … and as whom */
     mu_group_info info; /* … for mu_group() */
-    int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it … */
-    wid blamed;         /* … because of this one; 0: unknown, or said already */
+    int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it */
     bool stale;         /* it was left out, and has been told */
     bool away;          /* the caller does something else: the others are told that it lives */
 };
@@ -71,13 +66,32 @@ struct metrics {
     bool due;       /* they are to be said … */
     uint64_t at_ms; /* … not before this */
     uint64_t step;
-    uint32_t n;
-    struct metric items[METRICS_MAX];
+    uint32_t named_n;                 /* mu_metric() has named so many … */
+    uint32_t n;                       /* … of which so many have a value: none, or all */
+    struct metric items[METRICS_MAX]; /* … as they were named */
     uint32_t logged_n;
     struct metric logged[METRICS_MAX]; /* mu_log() */
 };
 
+struct crew;
+
+/* Training with mu_next(), as the run sees it: it is a layer above. All but close() are called
+ * under the lock. */
 struct train;
+
+struct trainer_ops {
+    /* Is it set up? Then it has the group: nobody else makes calls in it. */
+    bool (*is_started)(const struct train *t);
+    /* Fills in what a report says of training, and the crew does not know: phase, checkpoint. */
+    void (*report)(const struct train *t, struct report *r);
+    /* People want a checkpoint of the next step. */
+    void (*want_save)(struct train *t);
+    /* This worker leaves: others may need what it knows, and what is being saved is to be whole.
+     * The lock is given away meanwhile. */
+    void (*leave)(struct train *t);
+    /* Frees it. No thread is in a call any more. */
+    void (*close)(struct train *t);
+};
 
 struct mu_run {
     mu_config config; /* without its pointers */
@@ -110,13 +124,13 @@ struct mu_run {
     struct msg_ended end;
     bool attached;
     struct msg_life life;
-    struct generation newest; /* number 0: none; members are its own copy */
-    int32_t rank;             /* in it; -1: no member */
-    uint64_t joined;          /* it has been a member since this one; 0: it is none */
-    uint64_t entered;         /* the newest that it was a member of, in this life; 0: none */
-    uint64_t active;          /* the newest generation that counts, as told */
-    uint64_t lease_ms;        /* when the last acknowledged renewal was sent, on the boot clock */
-    bool saves_known;         /* … with it came how often somebody wanted a checkpoint */
+    struct membership *newest; /* NULL: none */
+    int32_t rank;              /* in it; -1: no member */
+    uint64_t joined;           /* it has been a member since this one; 0: it is none */
+    uint64_t entered;          /* the newest that it was a member of, in this life; 0: none */
+    uint64_t active;           /* the newest generation that counts, as told */
+    uint64_t lease_ms;         /* when the last acknowledged renewal was sent, on the boot clock */
+    bool saves_known;          /* … with it came how often somebody wanted a checkpoint */
     uint32_t saves;
     uint64_t news;      /* grows with whatever the agent says */
     bool warm;          /* it has called something that needs the others */
@@ -130,11 +144,20 @@ struct mu_run {
     struct call *calls;
     struct marks marks;
     struct ask *asks;
+    uint64_t resize;        /* the request of the last mu_resize(), until it is answered; 0 */
     struct config settings; /* of a job of one; without memory until they are needed */
     struct data data;
-    struct train *train; /* NULL: it does not train with mu_next() */
+    struct crew *crew;                 /* NULL: it has done nothing with the others yet */
+    struct train *train;               /* NULL: it does not train with mu_next() */
+    const struct trainer_ops *trainer; /* set with `train` */
     struct metrics metrics;
 };
+
+/* The number of the newest generation; 0: none. Under the lock. */
+static inline uint64_t run_newest(const struct mu_run *run)
+{
+    return run->newest != NULL ? run->newest->g.number : 0;
+}
 
 /* ---- error.c ---- */
 
@@ -184,6 +207,11 @@ int told_progress(struct mu_run *run);
 
 /* ---- metrics.c ---- */
 
+/* Names another metric of the steps; copied. MU_EEXIST, MU_ELIMIT; says why. */
+int metrics_add(struct mu_run *run, const char *name);
+/* Their values for this step, in the order of their names: said when there is time, the newest
+ * only. */
+void told_metrics(struct mu_run *run, uint64_t step, const double *means);
 /* Says the newest numbers if it is time to; gives how long poll() may wait, as poll() has it. */
 int metrics_tend(struct mu_run *run);
 /* The last of them, now. */
@@ -224,21 +252,28 @@ void data_stop(struct mu_run *run);
 void data_close(struct mu_run *run);
 /* The newest generation is another one. */
 void data_generation(struct mu_run *run);
+/* The data plane goes by the name of this life; it takes a new one soon. */
+bool data_is_named(const struct mu_run *run);
+/* The number of the newest generation that the data plane follows, if there is a link to each of
+ * its members now; else 0. */
+uint64_t data_linked(const struct mu_run *run);
 
-/* ---- regroup.c ---- */
+/* ---- regroup.c: for those who make calls ---- */
 
 /* Moves to the newest generation, as mu_regroup() has it; the lock is given away meanwhile. */
 int regroup(struct mu_run *run, uint64_t due_ms);
+/* The generation that calls are made in is known to be active: what all agree on there counts.
+ * Waits for that; the lock is given away meanwhile. MU_EPEER: it was overtaken. */
+int regroup_confirm(struct mu_run *run, uint64_t due_ms);
 /* This worker goes on as another than the one that was in the group … */
 bool regroup_is_other(const struct mu_run *run);
 /* … and hears so, once: MU_ESTALE. */
 int regroup_left_out(struct mu_run *run);
+void regroup_close(struct mu_run *run);
 
 /* ---- resolve.c ---- */
 
-/* A copy of the newest generation, with numbers for addresses once run_resolve() has seen it; that
- * may wait, so it is called without the lock. members is the caller's. False: out of memory. */
-bool run_newest(const struct mu_run *run, struct generation *g_out);
+/* Numbers for addresses that are names. That may wait, so it is called without the lock. */
 void run_resolve(struct generation *g);
 
 /* "n3.0#2" */

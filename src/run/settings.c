@@ -3,14 +3,19 @@
  * A request is told by its number, not by the life that made it: one that is on its way when this
  * worker goes on as another is answered all the same. So a change is sent once and never
  * repeated, neither here nor by the agent, and is made at most once. */
+#include "base/log.h"
 #include "run/run.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define AREA "run"
+
 enum {
     LATE_MS = 2000,     /* the agent answers what is late; so much later we do it ourselves */
+    RESIZE_MS = 10000,  /* so long an agent without an orchestrator keeps a wish */
     ITEMS_MAX = 1 << 16 /* an answer with more is none */
 };
 
@@ -100,10 +105,24 @@ static bool take_one(struct ask *a, const struct msg_setting *m)
     return true;
 }
 
+/* Whoever made the wish has gone on. Of several only the last matters. */
+static void resized(struct mu_run *run, const struct msg_setting *m)
+{
+    run->resize = 0;
+    if (m->status != MU_OK) {
+        log_warn(AREA, "the job was not resized: %s",
+                 m->text[0] != '\0' ? m->text : mu_strerror(m->status));
+    }
+}
+
 void settings_told(struct mu_run *run, const struct msg_setting *m)
 {
     struct ask *a = run->asks;
 
+    if (run->resize != 0 && m->request == run->resize) {
+        resized(run, m);
+        return;
+    }
     while (a != NULL && a->m.request != m->request) {
         a = a->next;
     }
@@ -124,12 +143,18 @@ static int ask_send(struct mu_run *run, struct ask *a)
 {
     uint64_t now_ms = run_now_ms();
     uint64_t left_ms = a->due_ms > now_ms ? a->due_ms - now_ms : 0;
+    int rc;
 
     a->m.worker = run->life.worker;
     a->m.request = ++run->request;
     a->m.wait_ms = (uint32_t)MIN(left_ms, (uint64_t)UINT32_MAX);
     memcpy(a->m.job, run->life.job, sizeof(a->m.job));
-    return control_say(run, WIRE_CONFIG, &a->m);
+    rc = control_say(run, WIRE_CONFIG, &a->m);
+    if (rc != MU_OK) {
+        return run_fail(rc, rc == MU_EINVAL ? "the key is not UTF-8 without control characters"
+                                            : "out of memory for a setting");
+    }
+    return MU_OK;
 }
 
 static int ask_failed(struct mu_run *run, const struct ask *a)
@@ -158,8 +183,7 @@ static int ask_once(struct mu_run *run, struct ask *a)
     int rc = ask_send(run, a);
 
     if (rc != MU_OK) {
-        return run_fail(rc, rc == MU_EINVAL ? "the key is not UTF-8 without control characters"
-                                            : "out of memory for a setting");
+        return rc;
     }
     a->done = false;
     a->next = run->asks;
@@ -298,5 +322,32 @@ int mu_config_watch(mu_run *run, const char *key, uint64_t after, int64_t timeou
     if (rc == MU_OK) {
         *settings_out = a.got;
     }
+    return rc;
+}
+
+int mu_resize(mu_run *run, uint32_t nodes)
+{
+    struct ask a = {.m = {.verb = CONFIG_PUT, .key = "size", .expect = MU_ANY}};
+    char text[16];
+    int rc;
+
+    if (nodes == 0) {
+        return run_fail(MU_EINVAL, "a job has at least one node");
+    }
+    rc = call_enter(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    a.due_ms = run_due_ms(RESIZE_MS);
+    a.m.value_n = (uint32_t)snprintf(text, sizeof(text), "%" PRIu32, nodes);
+    a.m.value = (uint8_t *)text;
+    rc = call_state(run);
+    if (rc == MU_OK) {
+        rc = run->alone ? settings_alone(run, &a) : ask_send(run, &a);
+    }
+    if (rc == MU_OK && !run->alone) {
+        run->resize = a.m.request;
+    }
+    call_exit(run);
     return rc;
 }

@@ -1,5 +1,5 @@
 /* What the agent says, and what this worker answers: how it stands. */
-#include "run/train.h"
+#include "run/crew.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,38 +11,54 @@ enum {
     BACKLOG_MAX = 64 << 10 /* an agent that does not read this much hears of no step */
 };
 
-uint64_t told_entered(const struct mu_run *run)
+static void fill_crew(const struct crew *c, struct report *r)
 {
-    if (run->train != NULL) {
-        return run->train->entered;
-    }
-    return run->warm ? run->entered : 0;
+    r->entered = c->report.entered;
+    r->fault = c->report.fault;
+    r->odd = c->report.odd;
+    r->agreed = c->report.agreed;
+    r->apart_in = c->report.apart_in;
+    r->apart_n = c->report.apart_n;
+    memcpy(r->apart, c->report.apart, sizeof(r->apart));
 }
 
-/* Says how this worker stands, if that is not what it said last. One that does not train with
- * mu_next() has no state to catch up with: it is in a generation as soon as that names it. */
-static void report(struct mu_run *run, uint8_t phase)
+/* How this worker stands. One that does not train with mu_next() has no state to catch up with: it
+ * is in a generation as soon as that names it. All bytes are set, so that two can be compared. */
+static void fill(const struct mu_run *run, struct report *r)
 {
-    struct report r = {.slot = run->slot,
-                       .incarnation = wid_incarnation(run->life.worker),
-                       .phase = phase,
-                       .entered = told_entered(run),
-                       .step = run->step,
-                       .reached = run->data.reached,
-                       .checkpoint = run->train != NULL ? run->train->told.checkpoint : 0,
-                       .fault = run->train != NULL ? run->train->fault : FAULT_NONE,
-                       .odd = run->train != NULL ? run->train->odd : 0,
-                       .agreed = run->train != NULL ? run->train->agreed : 0};
+    memset(r, 0, sizeof(*r));
+    r->slot = run->slot;
+    r->incarnation = wid_incarnation(run->life.worker);
+    r->step = run->step;
+    r->reached = data_linked(run);
+    memcpy(r->addr, run->addr, sizeof(r->addr));
+    if (run->crew != NULL) {
+        fill_crew(run->crew, r);
+    }
+    if (run->train != NULL) {
+        run->trainer->report(run->train, r);
+    } else {
+        r->entered = run->crew != NULL ? r->entered : run->warm ? run->entered : 0;
+        r->phase = r->entered != 0 ? PHASE_IN : run->warm ? PHASE_WARM : PHASE_WARMING;
+    }
+}
 
-    if (r.incarnation == run->said.incarnation && r.phase == run->said.phase &&
-        r.fault == run->said.fault && r.entered == run->said.entered &&
-        r.reached == run->said.reached && r.step == run->said.step &&
-        r.checkpoint == run->said.checkpoint) {
+uint64_t told_entered(const struct mu_run *run)
+{
+    struct report r;
+
+    fill(run, &r);
+    return r.entered;
+}
+
+/* Says it, if that is not what was said last. */
+static void report(struct mu_run *run, const struct report *r)
+{
+    if (memcmp(r, &run->said, sizeof(*r)) == 0) {
         return;
     }
-    memcpy(r.addr, run->addr, sizeof(r.addr));
-    run->said = r;
-    if (control_say(run, WIRE_REPORT, &r) != MU_OK) {
+    memcpy(&run->said, r, sizeof(*r));
+    if (control_say(run, WIRE_REPORT, r) != MU_OK) {
         control_lost(run, MU_ENOMEM, "out of memory for a report");
     }
 }
@@ -50,13 +66,11 @@ static void report(struct mu_run *run, uint8_t phase)
 /* Nothing follows the word that it has finished, which is said on leaving. */
 static void report_now(struct mu_run *run)
 {
-    if (run->leaving) {
-        return;
-    }
-    if (run->train != NULL) {
-        report(run, train_phase(run->train));
-    } else {
-        report(run, told_entered(run) != 0 ? PHASE_IN : run->warm ? PHASE_WARM : PHASE_WARMING);
+    struct report r;
+
+    if (!run->leaving) {
+        fill(run, &r);
+        report(run, &r);
     }
 }
 
@@ -70,7 +84,7 @@ void told_warm(struct mu_run *run)
 
 int told_may_call(const struct mu_run *run)
 {
-    return run->train == NULL || !run->train->started
+    return run->train == NULL || !run->trainer->is_started(run->train)
                ? MU_OK
                : run_fail(MU_EBUSY, "this worker trains with mu_next(), which has the group: a "
                                     "number of every slice can be a metric");
@@ -130,28 +144,28 @@ bool told_is_needed(const struct mu_run *run)
 /* One that is still needed must not say so: it would end the job for those who go on. */
 void told_finished(struct mu_run *run)
 {
+    struct report r;
+
     if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
-        report(run, PHASE_FINISHED);
+        fill(run, &r);
+        r.phase = PHASE_FINISHED;
+        report(run, &r);
     }
 }
 
 /* Where this worker stands in the newest generation. */
 static void find_self(struct mu_run *run)
 {
-    const struct generation *g = &run->newest;
+    const uint32_t rank =
+        run->newest != NULL ? membership_rank(run->newest, run->life.worker) : NO_RANK;
 
-    run->rank = -1;
-    for (uint32_t i = 0; i < g->members_n && run->rank < 0; i++) {
-        if (g->members[i].worker == run->life.worker) {
-            run->rank = (int32_t)i;
-            run->entered = g->number;
-        }
-    }
+    run->rank = rank == NO_RANK ? -1 : (int32_t)rank;
     if (run->rank < 0) {
         run->joined = 0;
-    } else if (run->joined == 0) {
-        run->joined = g->number;
+        return;
     }
+    run->entered = run_newest(run);
+    run->joined = run->joined != 0 ? run->joined : run->entered;
 }
 
 static void on_life(struct mu_run *run, const struct msg_life *m)
@@ -172,61 +186,61 @@ static void on_life(struct mu_run *run, const struct msg_life *m)
     run->forgetting = false;
     run->beat_ms = 0;
     if (another) {
-        run->data.reached = 0;
         run->entered = run->joined = 0;
+        if (run->crew != NULL) {
+            memset(&run->crew->report, 0, sizeof(run->crew->report));
+        }
         find_self(run);
         values_repeat(run);
     }
     report_now(run);
 }
 
-static void on_generation(struct mu_run *run, const struct generation *m)
+static void on_generation(struct mu_run *run, const struct generation *g)
 {
-    struct member *members = NULL;
+    struct membership *m;
 
-    if (m->number <= run->newest.number) {
+    if (g->number <= run_newest(run)) {
         return; /* Said again. */
     }
-    if (m->members_n > 0) {
-        members = malloc(m->members_n * sizeof(*members));
-        if (members == NULL) {
-            control_lost(run, MU_ENOMEM, "out of memory for a generation of %" PRIu32 " members",
-                         m->members_n);
-            return;
-        }
-        memcpy(members, m->members, m->members_n * sizeof(*members));
+    if (membership_open(g, &m) != MU_OK) {
+        control_lost(run, MU_ENOMEM, "out of memory for a generation of %" PRIu32 " members",
+                     g->members_n);
+        return;
     }
-    free(run->newest.members);
-    run->newest = *m;
-    run->newest.members = members;
+    membership_close(run->newest);
+    run->newest = m;
     find_self(run);
     data_generation(run);
     report_now(run);
 }
 
-/* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
-/* The first number is only remembered: what was asked for before is done. One that starts over
- * is an orchestrator's that did. */
+/* The first number is only remembered: what was asked for before is done. When the count starts
+ * over, the orchestrator has restarted. */
 static void on_lease(struct mu_run *run, const struct msg_lease *m)
 {
     run->lease_ms = MAX(run->lease_ms, m->sent_ms);
     if (run->saves_known && m->saves != run->saves && m->saves != 0 && run->train != NULL) {
-        run->train->save_wanted = true;
+        run->trainer->want_save(run->train);
     }
     run->saves = m->saves;
     run->saves_known = true;
 }
 
+/* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
 static void on_active(struct mu_run *run, const struct msg_active *m)
 {
     run->active = MAX(run->active, m->generation);
     if (run->train != NULL) {
         return; /* core/step knows what it means. */
     }
-    if (run->rank < 0 && run->entered != 0 && m->generation >= run->newest.number) {
+    if (run->rank < 0 && run->entered != 0 && m->generation >= run_newest(run)) {
         struct msg_forget forget = {run->life.worker};
 
         run->entered = 0;
+        if (run->crew != NULL) {
+            memset(&run->crew->report, 0, sizeof(run->crew->report));
+        }
         run->forgetting = true;
         if (control_say(run, WIRE_FORGET, &forget) != MU_OK) {
             control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
@@ -284,7 +298,7 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
     }
     run->news++;
     pthread_cond_broadcast(&run->changed);
-    if (run->train != NULL && run->data.comm != NULL) {
+    if (run->crew != NULL && run->data.comm != NULL) {
         comm_poke(run->data.comm);
     }
 }

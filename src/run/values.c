@@ -175,7 +175,7 @@ static int check(const struct mu_run *run, const char *tag, const void *data, si
 
 static int sync_alone(const struct mu_run *run, const void *data, size_t n, mu_values *out)
 {
-    *out = (mu_values){.generation = run->newest.number, .n = 1};
+    *out = (mu_values){.generation = run_newest(run), .n = 1};
     out->items = calloc(1, sizeof(out->items[0]));
     if (out->items == NULL || value_make(&out->items[0], run->addr, data, n) != MU_OK) {
         free(out->items);

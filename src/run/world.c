@@ -12,8 +12,10 @@ _Static_assert(MU_NAME_MAX == NAME_MAX_LEN && MU_ADDRESS_MAX == ADDR_MAX_LEN &&
                "the public limits are the protocol's");
 
 /* One block: the pointers, then what they point to. */
-static const char *const *copy_addresses(const struct generation *g)
+static const char *const *copy_addresses(const struct membership *m)
 {
+    static const struct generation none;
+    const struct generation *g = m != NULL ? &m->g : &none;
     size_t n = 1;
     const char **list;
     char *text;
@@ -39,7 +41,8 @@ static const char *const *copy_addresses(const struct generation *g)
 
 static void find_place(const struct mu_run *run, mu_world_info *w)
 {
-    const struct generation *g = &run->newest;
+    static const struct generation none;
+    const struct generation *g = run->newest != NULL ? &run->newest->g : &none;
 
     w->generation = g->number;
     w->rank = run->rank;
@@ -66,7 +69,7 @@ int mu_world(mu_run *run, mu_world_info *world_out)
     w.failed = run->ended && run->end.failed;
     memcpy(w.job, run->life.job, sizeof(w.job));
     memcpy(w.node, run->life.node, sizeof(w.node));
-    w.addresses = copy_addresses(&run->newest);
+    w.addresses = copy_addresses(run->newest);
     call_exit(run);
     if (w.addresses == NULL) {
         return run_fail(MU_ENOMEM, "out of memory for the addresses of %d workers", w.size);
@@ -94,14 +97,14 @@ int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
     }
     told_warm(run);
     while ((rc = call_state(run)) == MU_OK && in_time &&
-           (run->rank < 0 || run->newest.number <= generation)) {
+           (run->rank < 0 || run_newest(run) <= generation)) {
         in_time = call_wait(run, due_ms);
     }
-    if (rc == MU_OK && (run->rank < 0 || run->newest.number <= generation)) {
+    if (rc == MU_OK && (run->rank < 0 || run_newest(run) <= generation)) {
         rc = run_fail(MU_ETIMEDOUT,
                       "no generation after %" PRIu64
                       " has this worker in it; the newest is %" PRIu64 " of job %s",
-                      generation, run->newest.number, run->life.job);
+                      generation, run_newest(run), run->life.job);
     }
     call_exit(run);
     return rc;

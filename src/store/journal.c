@@ -4,8 +4,7 @@
  *
  *   head   database   then
  *   none   none       create: head first, so that a database without one is never right
- *   none   format 1   migrate
- *   none   other      refuse: the head was lost
+ *   none   any        refuse: the head was lost
  *   at 0   none yet   create: it was interrupted
  *   at n   none       refuse: the database was lost
  *   any    current    verify and replay
@@ -277,12 +276,8 @@ static int make_current(struct journal *j)
     if (version == 0 && tables_n == 0 && j->head.exists && j->head.mark.seq == 0) {
         return create_tables(j);
     }
-    if (app != APPLICATION_ID || version < 1) {
+    if (app != APPLICATION_ID || version != STORE_SQLITE_FORMAT) {
         return journal_refuse(j, "it is not a journal of muster");
-    }
-    if (version == 1) {
-        rc = enter_wal(j);
-        return rc == MU_OK ? journal_migrate(j) : rc;
     }
     if (!j->head.exists) {
         return journal_refuse(j,

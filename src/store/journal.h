@@ -1,10 +1,9 @@
 /* The journal on SQLite, without threads: what the store's thread does, one call at a time.
  *
- *   journal.c          life: files, lock, connection
- *   journal_error.c    what goes wrong with them
- *   journal_load.c     the past: verify and replay
- *   journal_write.c    appends, snapshots, checkpoints
- *   journal_migrate.c  files of format 1
+ *   journal.c        life: files, lock, connection
+ *   journal_error.c  what goes wrong with them
+ *   journal_load.c   the past: verify and replay
+ *   journal_write.c  appends, snapshots, checkpoints
  *
  * Invariant between calls: the head says (seq, chain), rows up to seq are in the database, and no
  * others are unless `unsure`. */
@@ -92,9 +91,6 @@ int journal_tables_create(struct journal *j, const unsigned char *id);
 /* Verifies a database of the current format against itself and the head, and replays it. */
 int journal_load(struct journal *j, const struct store_replay *replay);
 
-/* Turns format 1 into the current one, in one transaction. */
-int journal_migrate(struct journal *j);
-
 int journal_begin(struct journal *j);
 int journal_commit(struct journal *j);
 void journal_rollback(struct journal *j); /* does nothing outside a transaction */
@@ -103,10 +99,6 @@ void journal_rollback(struct journal *j); /* does nothing outside a transaction 
  * beyond that. Without it the rows that come next would contradict the head. */
 int journal_settle(struct journal *j);
 int journal_head_write(struct journal *j, const struct head_mark *mark);
-
-/* One row of (number, bytes, sum), by STMT_APPEND or STMT_SNAPSHOT_ADD. */
-int journal_insert(struct journal *j, enum journal_stmt which, uint64_t number,
-                   const struct store_bytes *bytes, const struct sum *sum);
 
 /* Runs a prepared statement that returns no row, and resets it. */
 int journal_run(struct journal *j, enum journal_stmt which);

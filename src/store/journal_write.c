@@ -87,8 +87,9 @@ int journal_head_write(struct journal *j, const struct head_mark *mark)
     return rc == SQLITE_OK ? MU_OK : journal_sqlite_error(j, rc, "write the head of");
 }
 
-int journal_insert(struct journal *j, enum journal_stmt which, uint64_t number,
-                   const struct store_bytes *bytes, const struct sum *sum)
+/* One row of (number, bytes, sum), by STMT_APPEND or STMT_SNAPSHOT_ADD. */
+static int insert(struct journal *j, enum journal_stmt which, uint64_t number,
+                  const struct store_bytes *bytes, const struct sum *sum)
 {
     sqlite3_stmt *stmt = j->stmts[which];
     int rc = sqlite3_bind_int64(stmt, 1, (sqlite3_int64)number);
@@ -147,7 +148,7 @@ static int append_rows(struct journal *j, struct store_op *first, size_t n, stru
 
         mark->seq++;
         mark->chain = sum_next(SUM_RECORD, mark->chain, mark->seq, record->data, record->n);
-        rc = journal_insert(j, STMT_APPEND, mark->seq, record, &mark->chain);
+        rc = insert(j, STMT_APPEND, mark->seq, record, &mark->chain);
         op->seq = mark->seq;
     }
     return rc;
@@ -234,7 +235,7 @@ static int snapshot_rows(struct journal *j, const struct store_op *op)
         const struct store_bytes *record = &op->records[i];
 
         meta.snapshot_sum = sum_next(SUM_PART, meta.snapshot_sum, i + 1, record->data, record->n);
-        rc = journal_insert(j, STMT_SNAPSHOT_ADD, i + 1, record, &meta.snapshot_sum);
+        rc = insert(j, STMT_SNAPSHOT_ADD, i + 1, record, &meta.snapshot_sum);
     }
     if (rc == MU_OK) {
         rc = journal_meta_write(j, &meta);

@@ -14,7 +14,7 @@
 
 #include "store/store.h"
 
-#define STORE_SQLITE_FORMAT 2 /* 1: rows with sums of their own, no snapshots, no head */
+#define STORE_SQLITE_FORMAT 2 /* 1 was never released, and is not read */
 
 struct store_sqlite_config {
     const char *dir; /* at most 400 bytes; made if missing, below a directory that exists */

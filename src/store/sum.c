@@ -43,8 +43,3 @@ bool sum_equal(struct sum a, struct sum b)
 {
     return memcmp(a.b, b.b, SUM_BYTES) == 0;
 }
-
-uint64_t sum_plain(uint64_t number, const void *data, size_t n)
-{
-    return XXH3_64bits_withSeed(n > 0 ? data : "", n, number);
-}

@@ -27,9 +27,6 @@ struct sum sum_next(enum sum_kind kind, struct sum previous, uint64_t number, co
 
 bool sum_equal(struct sum a, struct sum b);
 
-/* Of another format's plain rows: XXH3-64 seeded with the number. */
-uint64_t sum_plain(uint64_t number, const void *data, size_t n);
-
 /* Little-endian, wherever. */
 void sum_put_u64(unsigned char *to, uint64_t v);
 uint64_t sum_get_u64(const unsigned char *from);

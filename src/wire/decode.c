@@ -123,7 +123,7 @@ static int decode_counted(struct reader *r, const struct wire_desc *d, const str
         return cut(r, d, f);
     }
     uint32_t n = get_u32(r->p);
-    const struct wire_desc *sub = f->kind == KIND_LIST ? f->sub() : NULL;
+    const struct wire_desc *sub = wire_has_items(f) ? f->sub() : NULL;
     size_t least = sub != NULL ? 2 : 1; /* bytes of one, encoded */
     const uint8_t *items = NULL;
     int rc = MU_OK;
@@ -138,7 +138,9 @@ static int decode_counted(struct reader *r, const struct wire_desc *d, const str
         items = n > 0 ? r->p + 4 : NULL;
         r->p += 4 + (size_t)n;
     } else {
-        uint8_t *mem = n > 0 ? wire_scratch_take(r->scratch, n * sub->size) : NULL;
+        uint8_t *mem = f->kind == KIND_ITEMS ? out + f->data
+                       : n > 0               ? wire_scratch_take(r->scratch, n * sub->size)
+                                             : NULL;
 
         if (n > 0 && mem == NULL) {
             return refuse(r, d, f, MU_ELIMIT, "no room left to decode it into");
@@ -148,7 +150,9 @@ static int decode_counted(struct reader *r, const struct wire_desc *d, const str
         rc = n > 0 ? decode_list(r, sub, mem, n) : MU_OK;
     }
     memcpy(out + f->offset, &n, sizeof(n));
-    memcpy(out + f->data, &items, sizeof(items));
+    if (f->kind != KIND_ITEMS) {
+        memcpy(out + f->data, &items, sizeof(items));
+    }
     return rc;
 }
 
@@ -217,6 +221,7 @@ static int decode_field(struct reader *r, const struct wire_desc *d, const struc
         return MU_OK;
     case KIND_BLOB:
     case KIND_LIST:
+    case KIND_ITEMS:
         return decode_counted(r, d, f, out);
     default:
         return decode_scalar(r, d, f, out + f->offset);

@@ -19,14 +19,6 @@ static inline uint32_t load_u32(const uint8_t *p)
     return v;
 }
 
-static inline const uint8_t *load_pointer(const uint8_t *p)
-{
-    const uint8_t *v;
-
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
 static int encode_fields(struct writer *w, const struct wire_desc *d, const uint8_t *in);
 
 static inline bool room(const struct writer *w, size_t n)
@@ -75,7 +67,7 @@ static int encode_list(struct writer *w, const struct wire_desc *d, const uint8_
 static int encode_counted(struct writer *w, const struct wire_field *f, const uint8_t *in)
 {
     uint32_t n = load_u32(in + f->offset);
-    const uint8_t *items = load_pointer(in + f->data);
+    const uint8_t *items = wire_items(f, in);
 
     if (n > f->max || (n > 0 && items == NULL)) {
         return MU_EINVAL;
@@ -85,7 +77,7 @@ static int encode_counted(struct writer *w, const struct wire_field *f, const ui
     }
     put_u32(w->p, n);
     w->p += 4;
-    if (f->kind == KIND_LIST) {
+    if (wire_has_items(f)) {
         return encode_list(w, f->sub(), items, n);
     }
     if (!room(w, n)) {
@@ -167,6 +159,7 @@ static int encode_fields(struct writer *w, const struct wire_desc *d, const uint
             break;
         case KIND_BLOB:
         case KIND_LIST:
+        case KIND_ITEMS:
             rc = encode_counted(w, f, in);
             break;
         default:
@@ -195,10 +188,10 @@ int wire_fields_encode(const struct wire_desc *d, uint8_t minor, const void *msg
 static size_t counted_size(const struct wire_field *f, uint8_t minor, const uint8_t *in)
 {
     size_t n = load_u32(in + f->offset);
-    const uint8_t *items = load_pointer(in + f->data);
+    const uint8_t *items = wire_items(f, in);
     size_t sum = 4;
 
-    if (f->kind != KIND_LIST) {
+    if (!wire_has_items(f)) {
         return sum + n;
     }
     const struct wire_desc *d = f->sub();
@@ -247,6 +240,7 @@ size_t wire_fields_size(const struct wire_desc *d, uint8_t minor, const void *ms
             break;
         case KIND_BLOB:
         case KIND_LIST:
+        case KIND_ITEMS:
             sum += counted_size(f, minor, in);
             break;
         }

@@ -2,6 +2,8 @@
  * does not compile, nor does a struct with a field that the table lacks. */
 #include "wire/table.h"
 
+#include <string.h>
+
 /* ---- every field of every struct is in the table ---- */
 
 #pragma GCC diagnostic push
@@ -28,6 +30,7 @@
 #define F_SECRET(field, bound, since) {1},
 #define F_BLOB(field, max, since) 1, NULL,
 #define F_LIST(field, ident, max, since) 1, NULL,
+#define F_ITEMS(field, ident, max, since) 1, {{0}},
 #include "wire/table.def"
 
 #pragma GCC diagnostic pop
@@ -54,6 +57,7 @@ enum {
 #define F_SECRET(field, bound, since) +(bound)
 #define F_BLOB(field, max, since) +4 + (max)
 #define F_LIST(field, ident, max, since) +4 + (max) * (2 + MAX_##ident)
+#define F_ITEMS(field, ident, max, since) F_LIST(field, ident, max, since)
 #include "wire/table.def"
 };
 
@@ -128,7 +132,25 @@ enum {
 #define F_BLOB(field, max, since) COUNTED(KIND_BLOB, field, uint8_t, max, NULL, since)
 #define F_LIST(field, ident, max, since) \
     COUNTED(KIND_LIST, field, type_##ident, max, desc_##ident, since)
+#define F_ITEMS(field, ident, n, s)                                     \
+    {.name = #field,                                                    \
+     .sub = desc_##ident,                                               \
+     .max = (n),                                                        \
+     .offset = AT(field##_n, uint32_t),                                 \
+     .data = AT_ARRAY(field, type_##ident, (n) * sizeof(type_##ident)), \
+     .kind = KIND_ITEMS,                                                \
+     .since = (s)},
 #include "wire/table.def"
+
+const uint8_t *wire_items(const struct wire_field *f, const uint8_t *in)
+{
+    const uint8_t *items = in + f->data;
+
+    if (f->kind != KIND_ITEMS) {
+        memcpy(&items, in + f->data, sizeof(items));
+    }
+    return items;
+}
 
 /* ---- by number ---- */
 
@@ -149,14 +171,6 @@ const struct wire_desc *wire_desc(unsigned type)
         return NULL;
     }
 }
-
-const uint16_t wire_types[] = {
-#define T_MESSAGE(number, NAME, ident, type) (number),
-#define T_RECORD(number, NAME, ident, type) (number),
-#define T_RECORD_AS(number, NAME, ident) (number),
-#include "wire/table.def"
-};
-const uint32_t wire_types_n = ARRAY_LEN(wire_types);
 
 bool wire_is_message(unsigned type)
 {

@@ -18,7 +18,8 @@ enum wire_kind {
     KIND_BITS,
     KIND_SECRET,
     KIND_BLOB,
-    KIND_LIST
+    KIND_LIST,
+    KIND_ITEMS
 };
 
 struct wire_desc;
@@ -26,13 +27,19 @@ struct wire_desc;
 struct wire_field {
     const char *name;
     const char *values;                   /* enum: "first|second" */
-    const struct wire_desc *(*sub)(void); /* list: what it is a list of */
+    const struct wire_desc *(*sub)(void); /* list, items: what it has */
     uint32_t max;                         /* enum: bound; string, bytes: size; else count */
     uint16_t offset;                      /* of the value, or of the count */
-    uint16_t data;                        /* of the pointer of blob and list */
+    uint16_t data;                        /* of the pointer of blob and list; of the first item */
     uint8_t kind;
     uint8_t since;
 };
+
+/* Those that have a count and structs. */
+static inline bool wire_has_items(const struct wire_field *f)
+{
+    return f->kind == KIND_LIST || f->kind == KIND_ITEMS;
+}
 
 struct wire_desc {
     const char *name;
@@ -41,6 +48,9 @@ struct wire_desc {
     uint32_t size; /* of the struct */
     uint32_t max;  /* longest encoding */
 };
+
+/* What a blob, a list or items has in the message that begins at `in`; NULL if there is none. */
+const uint8_t *wire_items(const struct wire_field *f, const uint8_t *in);
 
 /* NULL if there is no such type. */
 const struct wire_desc *wire_desc(unsigned type);

@@ -3,7 +3,7 @@
  * A frame is a header of 32 bytes, little-endian, and a payload:
  *
  *    0  magic u32   4  major u8   5  minor u8   6  type u16   8  payload length u32
- *   12  generation u64   20  request id u64   28  crc32c u32
+ *   12  generation u64 (between workers: the term)   20  request id u64   28  crc32c u32
  *
  * The crc is over the header with its own field zero, then the payload. A journal record has a
  * header of 12 bytes: type u16, major u8, minor u8, payload length u32, crc32c u32 (the same way).
@@ -18,12 +18,11 @@
 #define WIRE_WIRE_H
 
 #include "base/base.h"
-#include "base/prng.h"
 #include "core/message.h"
 
 #define WIRE_MAGIC 0x5254534du /* "MSTR" */
 #define WIRE_MAJOR 1
-#define WIRE_MINOR 5
+#define WIRE_MINOR 6
 #define WIRE_HEADER_BYTES 32
 #define WIRE_RECORD_HEADER_BYTES 12
 
@@ -40,10 +39,6 @@ union wire_any {
 #define T_RECORD(number, NAME, ident, type) type rec_##ident;
 #include "wire/table.def"
 };
-
-/* All types, for those who go through them. */
-extern const uint16_t wire_types[];
-extern const uint32_t wire_types_n;
 
 struct wire_header {
     uint8_t major;
@@ -116,14 +111,5 @@ int wire_record_decode(const uint8_t *buf, size_t n, unsigned *type_out, union w
 
 /* One sentence that names both versions and says what to do; for either side. */
 void wire_version_text(unsigned their_major, unsigned their_minor, char *buf, size_t cap);
-
-/* One readable line: "ready gen=7 from=n3.0#2 step=41 newest=8". gen is left out if 0. Cut
- * with "…" when cap is too small; always terminated if cap > 0. Returns its length. */
-size_t wire_print(unsigned type, const void *msg, uint64_t generation, char *buf, size_t cap);
-
-/* Fills *msg with valid values from p: test data and fuzz seeds. Lists and blobs get up
- * to list_max elements, all from the scratch; MU_ELIMIT when that is full. */
-int wire_sample(enum wire_type type, struct prng *p, uint32_t list_max, union wire_any *msg,
-                struct wire_scratch *scratch);
 
 #endif

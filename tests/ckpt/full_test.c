@@ -135,22 +135,6 @@ static void a_full_disk_is_told_where_room_is_not_taken_before(void **state)
     a_full_disk_is_told_and_the_last_good_one_stays(true);
 }
 
-static void the_other_writers_hear_of_it(void **state)
-{
-    struct ckpt_target t = ckpt_kit_target(&kit, 3, "g1", 2);
-    uint32_t shard = 9;
-
-    NEED_DISK();
-    wipe_job();
-    assert_int_equal(save(1, 2, false), MU_OK);
-    assert_int_equal(save(2, 2, false), MU_OK);
-    assert_int_equal(ckpt_write_shard(&t, 0, ckpt_kit_data(&kit, &t, 0), NULL, &why), MU_ELIMIT);
-    assert_int_equal(ckpt_gathered(&t, &shard, &why), MU_EIO);
-    assert_int_equal(shard, 0);
-    assert_non_null(strstr(why.text, "the disk is full"));
-    ckpt_abandon(&t);
-}
-
 /* However much room is left, to the page: all or nothing. */
 static void with_any_room_it_is_all_or_nothing(void **state)
 {
@@ -192,7 +176,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(a_full_disk_is_told_where_room_is_not_taken_before),
-        cmocka_unit_test(the_other_writers_hear_of_it),
         cmocka_unit_test(with_any_room_it_is_all_or_nothing),
     };
 

@@ -88,10 +88,6 @@ static int save(const struct ckpt_target *t, const uint8_t *state, uint32_t part
             return failed("a shard", rc, &why);
         }
     }
-    rc = ckpt_gathered(t, NULL, &why);
-    if (rc != MU_OK) {
-        return failed("the sums", rc, &why);
-    }
     rc = ckpt_commit(t, &mark, parts, parts_n, &why);
     return rc == MU_OK ? 0 : failed("the manifest", rc, &why);
 }

@@ -4,6 +4,7 @@
 #include "comm/hello.h"
 #include "comm/ranks.h"
 #include "comm/reference.h"
+#include "lib/move.h"
 #include "unit/unit.h"
 
 #include <arpa/inet.h>
@@ -544,7 +545,7 @@ static void stale_body(struct rank *r)
     }
     rank_say(r, SAYS_STALE, 0, 0);
     rank_word(r);
-    rc = comm_move(r->comm, g, 500, &missing);
+    rc = move_to(r->comm, g, 0, 500, &missing);
     rank_check(r, rc == MU_ETIMEDOUT || rc == MU_EPEER || rc == MU_ESTALE,
                "moving to an old generation: %s", mu_strerror(rc));
     rank_say(r, SAYS_STALE, 1, 0);

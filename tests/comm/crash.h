@@ -32,6 +32,7 @@ enum {
     CRASH_SETTLED,      /* value: its call, value2: committed */
     CRASH_HOLDS,        /* done with its calls; waits for a word, then looks at its memory */
     CRASH_ZOMBIE,       /* the victim, awake again: its call has failed */
+    CRASH_ENTERED,      /* value: a generation */
 };
 
 enum { CRASH_WENT_WELL, CRASH_FAILED, CRASH_BLAMED /* … and it named the victim */ };
@@ -42,6 +43,7 @@ enum { CRASH_GO_ON = 1, CRASH_REGROUP };
 /* In the shared memory, by call. */
 struct crash_shared {
     _Atomic uint32_t come_n;
+    _Atomic uint64_t active;                      /* generation: the test's word */
     _Atomic uint64_t generation[CRASH_CALLS_MAX]; /* whose result it was: the same for all */
     _Atomic uint32_t victim_ok[CRASH_CALLS_MAX];  /* the victim had returned it */
     _Atomic uint64_t returned_ns[CRASH_RANKS];

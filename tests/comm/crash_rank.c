@@ -1,6 +1,7 @@
 #include "comm/crash.h"
 
 #include "base/hook.h"
+#include "comm/drive.h"
 #include "comm/reference.h"
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 struct life {
+    struct drive d; /* first */
     struct rank *r;
     const struct crash *c;
     struct crash_shared *shared;
@@ -72,8 +74,57 @@ static void check_result(struct life *l, uint32_t call, const struct comm_result
     }
 }
 
+/* ---- the group ---- */
+
+/* An agreed call that had failed here counts after all. */
+static void on_effect(struct drive *d, const struct step_effect *e)
+{
+    if (e->kind == STEP_COMMIT && e->settled) {
+        (void)comm_settled(d->r->comm, true);
+    }
+}
+
+/* Until calls can be made, and its generation is active: then they can be agreed on. */
+static void await_open(struct life *l)
+{
+    const uint64_t end_ns = ranks_now_ns() + RANKS_LIMIT_MS / 2 * UINT64_C(1000000);
+    struct step_todo todo;
+
+    for (;;) {
+        drive_next(&l->d, &todo);
+        if (todo.what == STEP_OPEN && step_confirmed(&l->d.step)) {
+            return;
+        }
+        if (todo.what == STEP_OPEN) {
+            todo.what = STEP_WAIT;
+        }
+        drive_do(&l->d, &todo);
+        rank_check(l->r, ranks_now_ns() < end_ns, "no group is open: %d is next in generation %llu",
+                   todo.what, (unsigned long long)term_generation(todo.term));
+    }
+}
+
+static void open_group(struct life *l)
+{
+    const struct step_config config = {.self = l->r->self,
+                                       .slices_n = 1,
+                                       .members_max = RANKS_MAX,
+                                       .calls = true,
+                                       .orphan_ms = UINT64_MAX};
+
+    l->d = (struct drive){.r = l->r,
+                          .active = &l->shared->active,
+                          .entered_says = CRASH_ENTERED,
+                          .effect = on_effect};
+    drive_open(&l->d, &config);
+    await_open(l);
+}
+
+/* ---- calls ---- */
+
 static int run(struct life *l, uint32_t number, struct comm_result *result)
 {
+    const uint64_t term = step_term(&l->d.step);
     struct comm_call call = {.op = COMM_ALLREDUCE,
                              .in = l->in,
                              .out = l->c->view ? NULL : l->out,
@@ -90,6 +141,8 @@ static int run(struct life *l, uint32_t number, struct comm_result *result)
     rc = comm_run(l->r->comm, &call, result);
     if (rc == MU_OK) {
         check_result(l, number, result);
+    } else if (rc == MU_EPEER) {
+        drive_failed(&l->d, term, result->worker);
     }
     return rc;
 }
@@ -98,17 +151,18 @@ static int run(struct life *l, uint32_t number, struct comm_result *result)
 static void regroup(struct life *l, uint32_t call, bool had_it)
 {
     struct rank *r = l->r;
-    bool committed = false;
-    int rc;
+    bool committed;
 
     check_input(l, call, "by one that failed");
     if (l->c->scribbles) {
         memset(l->in, 0xee, 4 * l->c->count);
     }
-    rank_enter(r, 1);
+    rank_await(r, 1);
+    await_open(l);
+    rank_check(r, comm_generation(r->comm) == 2, "call %u: generation %llu is open", call,
+               (unsigned long long)comm_generation(r->comm));
     fill(l, r->index, call, l->in);
-    rc = comm_settle(r->comm, RANKS_LIMIT_MS / 2, &committed);
-    rank_check(r, rc == MU_OK, "call %u: not settled: %s", call, mu_strerror(rc));
+    committed = comm_settled(r->comm, false);
     committed |= had_it; /* What it says then is about the next one: that nobody has made it. */
     rank_check(r, committed || atomic_load(&l->shared->victim_ok[call]) == 0,
                "call %u: taken back after the victim had returned it", call);
@@ -222,9 +276,10 @@ void crash_body(struct rank *r)
     }
     l.want[0] = room(&l, false);
     l.want[1] = room(&l, false);
-    rank_enter(r, 0);
+    open_group(&l);
     rank_meet(r, &l.shared->come_n); /* Nobody is hit before all are in. */
     live(&l);
+    drive_close(&l.d);
     for (uint32_t i = 0; i < CRASH_RANKS; i++) {
         free(l.theirs[i]);
     }

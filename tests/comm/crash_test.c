@@ -24,7 +24,7 @@ struct story {
     struct crash c;
     bool hit, passed, published;
     unsigned long points; /* passed: how many there were */
-    uint32_t returned_n, settled_n, holds_n, failed_n, blamed_n;
+    uint32_t returned_n, settled_n, holds_n, failed_n, blamed_n, entered_n;
     char blames[128]; /* for a failure's text */
     struct ranks_event settled[CRASH_RANKS];
     bool woken, zombie;
@@ -39,6 +39,7 @@ static void publish(struct story *t)
     if (!t->published && t->hit && (!t->c.named || t->returned_n == CRASH_RANKS - 1)) {
         ranks_publish_without(&t->s, t->c.victim);
         t->published = true;
+        t->entered_n = 0;
         for (uint32_t i = 0; i < CRASH_RANKS; i++) {
             ranks_word(&t->s, i, CRASH_REGROUP); /* for those that ask */
         }
@@ -72,9 +73,23 @@ static void wake(struct story *t, bool at_rest)
     }
 }
 
+/* A generation is active when all members have entered it. */
+static void on_entered(struct story *t, uint64_t generation)
+{
+    struct crash_shared *shared = (struct crash_shared *)(void *)t->s.shared;
+
+    t->entered_n += generation == t->s.generation;
+    if (t->entered_n == (t->published ? CRASH_RANKS - 1 : CRASH_RANKS)) {
+        atomic_store(&shared->active, generation);
+    }
+}
+
 static void on_said(struct story *t, const struct ranks_event *e)
 {
     switch (e->said) {
+    case CRASH_ENTERED:
+        on_entered(t, e->value);
+        break;
     case CRASH_RETURNED:
         t->returned_n++;
         t->failed_n += e->value2 != CRASH_WENT_WELL;

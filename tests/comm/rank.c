@@ -3,6 +3,7 @@
 #include "base/prng.h"
 #include "comm/ranks.h"
 #include "comm/ranks_words.h"
+#include "lib/move.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,11 +121,21 @@ uint64_t rank_word(struct rank *r)
     return word;
 }
 
+bool rank_has_word(struct rank *r)
+{
+    bool has;
+
+    pthread_mutex_lock(&r->lock);
+    has = r->words_taken != r->words_n;
+    pthread_mutex_unlock(&r->lock);
+    return has;
+}
+
 const struct generation *rank_enter(struct rank *r, uint64_t after)
 {
     const struct generation *g = rank_await(r, after);
     wid missing = 0;
-    int rc = comm_move(r->comm, g, RANKS_LIMIT_MS / 2, &missing);
+    int rc = move_to(r->comm, g, 0, RANKS_LIMIT_MS / 2, &missing);
 
     rank_check(r, rc == MU_OK, "moving to generation %llu: %s; %llx is missing",
                (unsigned long long)g->number, mu_strerror(rc), (unsigned long long)missing);

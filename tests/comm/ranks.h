@@ -68,6 +68,7 @@ const struct generation *rank_await(struct rank *r, uint64_t after);
 const struct generation *rank_enter(struct rank *r, uint64_t after);
 /* The next word that the test gave (ranks_word). */
 uint64_t rank_word(struct rank *r);
+bool rank_has_word(struct rank *r); /* … is there */
 /* Waits until all of them have come here; by a counter in their shared memory, from 0, and not by
  * what is tested. */
 void rank_meet(struct rank *r, _Atomic uint32_t *come_n);

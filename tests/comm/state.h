@@ -1,4 +1,4 @@
-/* Ranks that hold a state give it to those that lack it (run/train_stream.c): what each rank does
+/* Ranks that hold a state give it to those that lack it (train/stream.c): what each rank does
  * is in state_rank.c, what the test makes of it in state_test.c. */
 #ifndef COMM_STATE_H
 #define COMM_STATE_H

@@ -1,7 +1,7 @@
 #include "base/hook.h"
 #include "base/prng.h"
 #include "comm/state.h"
-#include "run/train.h"
+#include "train/train.h"
 
 #include <inttypes.h>
 #include <stdio.h>

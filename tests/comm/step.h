@@ -24,6 +24,6 @@ struct step_shared {
     _Atomic uint64_t redone_n, settled_n; /* slices computed twice; steps committed in settling */
 };
 
-void step_rank(struct rank *r);
+void step_body(struct rank *r);
 
 #endif

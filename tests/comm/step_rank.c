@@ -5,39 +5,29 @@
 
 #include "base/crc32c.h"
 #include "base/hook.h"
+#include "comm/drive.h"
 #include "comm/reference.h"
-#include "core/step.h"
-#include "wire/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TURN_MS 5
-#define FRAME_MAX 8192
+/* What a rank that has it gives to those who don't. */
+struct model {
+    uint64_t step;
+    float weights[STEP_WEIGHTS];
+};
 
 struct trainer {
-    struct step_effects fx; /* first */
-    struct rank *r;
+    struct drive d; /* first */
     struct step_shared *shared;
-    struct step step;
-    struct generation newest; /* that it has moved to */
-    struct member members[RANKS_MAX];
-    uint64_t reported, told_active;
-
-    float weights[STEP_WEIGHTS];
+    struct model model;
     float want[STEP_STEPS + 1][STEP_WEIGHTS]; /* as one process has them */
     float gradients[STEP_SLICES][STEP_WEIGHTS];
     uint64_t gradient_step[STEP_SLICES];
     float sum[STEP_WEIGHTS], result[STEP_WEIGHTS];
     float parts[STEP_SLICES][STEP_WEIGHTS];
-
-    bool base_due, reduce_due, apply_due;
-    uint64_t base_step, reduce_step, apply_step;
-    struct slices compute;
-    uint64_t compute_step;
-    uint64_t digest_step, check_step; /* asked for; 0 */
-    uint32_t check_slice;
+    bool ended;
 };
 
 /* ---- the model ---- */
@@ -76,109 +66,24 @@ static void train_alone(struct trainer *t)
 
 /* ---- effects ---- */
 
-static void mail(struct trainer *t, uint64_t generation, uint32_t to, enum wire_type type,
-                 const void *msg)
+static void on_effect(struct drive *d, const struct step_effect *e)
 {
-    uint8_t frame[FRAME_MAX];
-    size_t n;
-
-    rank_check(t->r, wire_encode(type, msg, generation, 0, frame, sizeof(frame), &n) == MU_OK,
-               "a frame that can't be encoded");
-    if (generation == comm_generation(t->r->comm)) {
-        (void)comm_mail(t->r->comm, to, frame, n); /* Lost: the next generation says so. */
-    }
-}
-
-static void stream(struct trainer *t)
-{
-    const struct group *g = &t->step.group;
-    struct msg_state m = {.from = t->r->self,
-                          .step = t->step.committed,
-                          .total = sizeof(t->weights),
-                          .data_n = sizeof(t->weights),
-                          .data = (uint8_t *)t->weights};
-
-    for (uint32_t i = 0; i < g->n; i++) {
-        if (i != g->me && !g->caught_up[i]) {
-            mail(t, g->number, i, WIRE_STATE, &m);
-        }
-    }
-}
-
-static void emit(struct step_effects *fx, const struct step_effect *e)
-{
-    struct trainer *t = (struct trainer *)fx;
+    struct trainer *t = (struct trainer *)d;
 
     switch (e->kind) {
-    case STEP_REPORT:
-        if (t->step.entered > t->reported) {
-            t->reported = t->step.entered;
-            rank_say(t->r, STEP_ENTERED, t->reported, t->step.committed);
-        }
-        break;
-    case STEP_BASE:
-        t->base_due = true;
-        t->base_step = e->step;
-        break;
-    case STEP_COMPUTE:
-        t->compute = *e->slices;
-        t->compute_step = e->step;
-        break;
-    case STEP_CHECK:
-        t->check_step = e->step;
-        t->check_slice = e->slice;
-        break;
-    case STEP_DIGEST:
-        t->digest_step = e->step;
-        break;
-    case STEP_REDUCE:
-        t->reduce_due = true;
-        t->reduce_step = e->step;
-        break;
-    case STEP_CANCEL:
-        t->reduce_due = false;
+    case STEP_DROP:
+        memset(t->gradient_step, 0, sizeof(t->gradient_step));
         break;
     case STEP_COMMIT:
-        t->shared->settled_n += t->step.phase == STEP_SETTLING;
+        t->shared->settled_n += e->settled;
         memcpy(t->result, t->sum, sizeof(t->result));
-        t->apply_due = true;
-        t->apply_step = e->step;
-        break;
-    case STEP_STREAM:
-        stream(t);
-        break;
-    case STEP_SEND_READY:
-        mail(t, e->group->number, COMM_NOBODY, WIRE_READY, e->ready);
-        break;
-    case STEP_SEND_SETTLE:
-        mail(t, e->group->number, COMM_NOBODY, WIRE_SETTLE, e->settle);
         break;
     default:
-        rank_fail(t->r, "effect %d is not of this test", e->kind);
+        rank_fail(d->r, "effect %d is not of this test", e->kind);
     }
 }
 
-static void happen(struct trainer *t, struct step_event e)
-{
-    e.now_ms = ranks_now_ns() / 1000000;
-    step_event(&t->step, &e, &t->fx);
-}
-
-/* ---- what is due ---- */
-
-static void compute(struct trainer *t)
-{
-    for (uint32_t s = 0; s < STEP_SLICES; s++) {
-        if (slices_has(&t->compute, s) && t->compute_step == t->step.committed + 1) {
-            slices_remove(&t->compute, s);
-            t->shared->redone_n += t->gradient_step[s] == t->compute_step;
-            gradient(t->weights, t->compute_step, s, t->gradients[s]);
-            t->gradient_step[s] = t->compute_step;
-            happen(t, (struct step_event){
-                          .kind = STEP_ON_COMPUTED, .step = t->compute_step, .slice = s});
-        }
-    }
-}
+/* ---- what is next ---- */
 
 static void vouch(struct trainer *t, struct step_event e, const float *values)
 {
@@ -187,36 +92,47 @@ static void vouch(struct trainer *t, struct step_event e, const float *values)
 
     memcpy(hash + 1, &crc, sizeof(crc));
     e.u.hash = hash;
-    happen(t, e);
+    drive_event(&t->d, e);
 }
 
-static void check(struct trainer *t)
+static void compute(struct trainer *t, const struct step_todo *todo)
 {
-    struct step_event e = {.kind = STEP_ON_CHECKED, .step = t->check_step, .slice = t->check_slice};
-    float values[STEP_WEIGHTS];
+    const uint32_t s = todo->slice;
+    float alone[STEP_WEIGHTS], *to = todo->alone ? alone : t->gradients[s];
 
-    t->check_step = 0;
-    if (e.step == t->step.committed + 1) {
-        gradient(t->weights, e.step, e.slice, values);
-        vouch(t, e, values);
+    gradient(t->model.weights, todo->step, s, to);
+    if (todo->hash) {
+        vouch(t, (struct step_event){.kind = STEP_ON_CHECKED, .step = todo->step, .slice = s}, to);
+    }
+    if (!todo->alone) {
+        t->shared->redone_n += t->gradient_step[s] == todo->step;
+        t->gradient_step[s] = todo->step;
+        (void)step_computed(&t->d.step, todo->step, s, term_generation(todo->term),
+                            ranks_now_ns() / 1000000, &t->d.fx);
     }
 }
 
-static void digest(struct trainer *t)
+static int call(struct trainer *t, const struct step_todo *todo, const struct comm_call *call)
 {
-    struct step_event e = {.kind = STEP_ON_DIGEST, .step = t->digest_step};
+    struct comm_result result;
+    int rc = comm_run(t->d.r->comm, call, &result);
 
-    t->digest_step = 0;
-    vouch(t, e, t->weights);
+    rank_check(t->d.r, rc == MU_OK || rc == MU_EPEER, "step %llu: %s: %s",
+               (unsigned long long)todo->step, mu_strerror(rc), result.error);
+    if (rc != MU_OK) {
+        drive_failed(&t->d, todo->term, result.worker);
+    }
+    return rc;
 }
 
 /* The sum of each of this rank's subtrees. */
 static uint32_t fold_own(struct trainer *t, struct comm_part parts[STEP_SLICES])
 {
+    const struct step *s = &t->d.step;
     struct subtree tree;
     uint32_t n = 0;
 
-    for (uint32_t from = 0; plan_next_subtree(&t->step.plan, t->step.group.me, from, &tree);
+    for (uint32_t from = 0; plan_next_subtree(step_plan(s), step_rank(s), from, &tree);
          from = tree.lo + tree.width) {
         const void *in[STEP_SLICES];
 
@@ -231,155 +147,130 @@ static uint32_t fold_own(struct trainer *t, struct comm_part parts[STEP_SLICES])
     return n;
 }
 
-static void reduce(struct trainer *t)
+static void reduce(struct trainer *t, const struct step_todo *todo)
 {
     struct comm_part parts[STEP_SLICES];
-    struct comm_call call = {.op = COMM_ALLREDUCE,
-                             .out = t->sum,
-                             .count = STEP_WEIGHTS,
-                             .dtype = DTYPE_F32,
-                             .reduce = REDUCE_MEAN,
-                             .timeout_ms = -1,
-                             .slices_n = STEP_SLICES,
-                             .owners = t->step.plan.owner,
-                             .parts = parts};
+    struct comm_call c = {.op = COMM_ALLREDUCE,
+                          .out = t->sum,
+                          .count = STEP_WEIGHTS,
+                          .dtype = DTYPE_F32,
+                          .reduce = REDUCE_MEAN,
+                          .timeout_ms = -1,
+                          .slices_n = STEP_SLICES,
+                          .owners = step_plan(&t->d.step)->owner,
+                          .parts = parts};
 
-    t->reduce_due = false;
-    call.parts_n = fold_own(t, parts);
-    if (comm_run(t->r->comm, &call, NULL) == MU_OK) {
-        happen(t, (struct step_event){.kind = STEP_ON_REDUCED,
-                                      .generation = t->step.group.number,
-                                      .step = t->reduce_step});
+    c.parts_n = fold_own(t, parts);
+    if (call(t, todo, &c) == MU_OK) {
+        drive_event(&t->d, (struct step_event){
+                               .kind = STEP_ON_REDUCED, .term = todo->term, .step = todo->step});
     }
 }
 
-static void apply(struct trainer *t)
+/* Rank 0 has a model, which the others are given. */
+static void begin(struct trainer *t, const struct step_todo *todo)
 {
-    t->apply_due = false;
-    update(t->weights, t->result);
-    rank_check(t->r, memcmp(t->weights, t->want[t->apply_step], sizeof(t->weights)) == 0,
+    const uint8_t holds[RANKS_MAX] = {1};
+
+    drive_event(&t->d,
+                (struct step_event){.kind = STEP_ON_BASE, .term = todo->term, .u.holds = holds});
+}
+
+static void stream(struct trainer *t, const struct step_todo *todo)
+{
+    struct model got;
+    const uint8_t *holds = step_holders(&t->d.step);
+    const bool lacks = holds[step_rank(&t->d.step)] == 0;
+    const struct comm_call c = {.op = COMM_SHARE,
+                                .in = &t->model,
+                                .out = lacks ? &got : NULL,
+                                .count = sizeof(got),
+                                .dtype = DTYPE_U8,
+                                .holds = holds,
+                                .timeout_ms = -1};
+
+    t->model.step = step_committed(&t->d.step);
+    if (call(t, todo, &c) == MU_OK) {
+        t->model = lacks ? got : t->model;
+        drive_event(&t->d, (struct step_event){.kind = STEP_ON_STREAMED,
+                                               .term = todo->term,
+                                               .step = t->model.step});
+    }
+}
+
+static void apply(struct trainer *t, const struct step_todo *todo)
+{
+    drive_event(&t->d, (struct step_event){.kind = STEP_ON_SHOWN, .step = todo->step});
+    update(t->model.weights, t->result);
+    rank_check(t->d.r, memcmp(t->model.weights, t->want[todo->step], sizeof(t->result)) == 0,
                "after step %llu the weights are not what one process has",
-               (unsigned long long)t->apply_step);
+               (unsigned long long)todo->step);
 #ifdef MUSTER_HOOKS
-    const struct step_case *c = t->r->arg;
+    const struct step_case *c = t->d.r->arg;
     char order[32];
 
-    if (c->k != 0 && t->r->index == c->victim && t->apply_step == STEP_ARMED) {
+    if (c->k != 0 && t->d.r->index == c->victim && todo->step == STEP_ARMED) {
         snprintf(order, sizeof(order), "kill:%lu", c->k);
         hook_arm(order);
     }
 #endif
-    happen(t, (struct step_event){.kind = STEP_ON_APPLIED, .step = t->apply_step});
+    drive_event(&t->d, (struct step_event){.kind = STEP_ON_APPLIED, .step = todo->step});
 }
 
-/* True: something was. */
-static bool do_due(struct trainer *t)
+/* The test knows when all have ended: those who are behind may still need this one. */
+static void end(struct trainer *t)
 {
-    if (t->base_due) {
-        t->base_due = false;
-        happen(t, (struct step_event){.kind = STEP_ON_LOADED,
-                                      .generation = t->step.group.number,
-                                      .step = t->base_step});
-    } else if (t->apply_due) {
-        apply(t);
-    } else if (t->digest_step != 0) {
-        digest(t);
-    } else if (t->check_step != 0) {
-        check(t);
-    } else if (slices_next(&t->compute, 0) < STEP_SLICES) {
-        compute(t);
-        slices_clear(&t->compute);
-    } else if (t->reduce_due) {
-        reduce(t);
-    } else {
-        return false;
-    }
-    return true;
-}
+    struct rank *r = t->d.r;
 
-/* ---- what it hears ---- */
-
-static void on_frame(struct trainer *t, const uint8_t *frame, size_t n)
-{
-    struct wire_scratch none = {0};
-    struct wire_header h;
-    union wire_any msg;
-    struct step_event e = {.key = t->newest.key};
-
-    rank_check(t->r, wire_frame_decode(frame, n, &h, &msg, &none, NULL) == MU_OK, "a bad frame");
-    if (!step_fence(&t->step, h.generation, t->newest.key)) {
+    if (t->ended) {
         return;
     }
-    e.generation = h.generation;
-    switch (h.type) {
-    case WIRE_READY:
-        e.kind = STEP_ON_READY;
-        e.u.ready = &msg.ready;
+    t->ended = true;
+    rank_check(r, step_committed(&t->d.step) == STEP_STEPS, "it finished after step %llu",
+               (unsigned long long)step_committed(&t->d.step));
+#ifdef MUSTER_HOOKS
+    if (((const struct step_case *)r->arg)->victim == r->index) {
+        atomic_store(&t->shared->points, hook_count());
+    }
+#endif
+    rank_say(r, STEP_ENDED, step_committed(&t->d.step), 0);
+}
+
+static void turn(struct trainer *t)
+{
+    struct step_todo todo;
+
+    drive_next(&t->d, &todo);
+    switch (todo.what) {
+    case STEP_SHOW:
+        apply(t, &todo);
         break;
-    case WIRE_SETTLE:
-        e.kind = STEP_ON_SETTLE;
-        e.u.settle = &msg.settle;
+    case STEP_GIVE:
+        compute(t, &todo);
+        break;
+    case STEP_DIGEST:
+        vouch(t, (struct step_event){.kind = STEP_ON_DIGEST, .step = todo.step}, t->model.weights);
+        break;
+    case STEP_REDUCE:
+        reduce(t, &todo);
+        break;
+    case STEP_BASE:
+        begin(t, &todo);
+        break;
+    case STEP_STREAM:
+        stream(t, &todo);
+        break;
+    case STEP_FINISH:
+        end(t);
+        drive_do(&t->d, &todo);
         break;
     default:
-        rank_check(t->r, h.type == WIRE_STATE && msg.state.data_n == sizeof(t->weights),
-                   "mail of type %u", h.type);
-        memcpy(t->weights, msg.state.data, sizeof(t->weights));
-        e.kind = STEP_ON_LOADED;
-        e.step = msg.state.step;
+        drive_do(&t->d, &todo);
         break;
     }
-    happen(t, e);
 }
 
-/* The newest generation, if it is newer than the one it has moved to. */
-static bool find_newer(struct trainer *t)
-{
-    struct rank *r = t->r;
-    bool found = false;
-
-    pthread_mutex_lock(&r->lock);
-    if (r->generations_n > 0 && r->generations[r->generations_n - 1].number > t->newest.number) {
-        t->newest = r->generations[r->generations_n - 1];
-        memcpy(t->members, t->newest.members, t->newest.members_n * sizeof(struct member));
-        t->newest.members = t->members;
-        found = true;
-    }
-    pthread_mutex_unlock(&r->lock);
-    for (uint32_t i = 0; found && i < t->newest.members_n; i++) {
-        t->members[i].flags = t->newest.kind == GENERATION_FAILURE ? MEMBER_CAUGHT_UP : 0;
-    }
-    return found;
-}
-
-static void move(struct trainer *t)
-{
-    int rc = comm_move(t->r->comm, &t->newest, RANKS_LIMIT_MS / 4, NULL);
-
-    if (rc == MU_OK) {
-        happen(t, (struct step_event){.kind = STEP_ON_GENERATION, .u.generation = &t->newest});
-    } else {
-        rank_check(t->r, rc == MU_EPEER, "moving to generation %llu: %s",
-                   (unsigned long long)t->newest.number, mu_strerror(rc));
-    }
-}
-
-static void listen(struct trainer *t)
-{
-    uint64_t active = atomic_load(&t->shared->active);
-    uint8_t frame[FRAME_MAX];
-    char error[COMM_ERROR_MAX];
-    uint32_t rank;
-    size_t n;
-
-    if (active > t->told_active) {
-        t->told_active = active;
-        happen(t, (struct step_event){.kind = STEP_ON_ACTIVE, .generation = active});
-    } else if (comm_hear(t->r->comm, TURN_MS, frame, sizeof(frame), &n, &rank, error) == MU_OK) {
-        on_frame(t, frame, n);
-    }
-}
-
-void step_rank(struct rank *r)
+void step_body(struct rank *r)
 {
     struct trainer *t = calloc(1, sizeof(*t));
     const struct step_config config = {.self = r->self,
@@ -390,29 +281,15 @@ void step_rank(struct rank *r)
                                        .digest_every = 1,
                                        .check_every = 2};
 
-    rank_check(r, t != NULL && step_init(&t->step, &config) == MU_OK, "no memory");
-    t->fx.emit = emit;
-    t->r = r;
+    rank_check(r, t != NULL, "no memory");
     t->shared = (struct step_shared *)(void *)r->shared;
+    t->d = (struct drive){
+        .r = r, .active = &t->shared->active, .entered_says = STEP_ENTERED, .effect = on_effect};
+    drive_open(&t->d, &config);
     train_alone(t);
-    while (t->step.phase != STEP_FINISHED) {
-        if (find_newer(t)) {
-            move(t);
-        }
-        happen(t, (struct step_event){.kind = STEP_ON_LEASE, .time_ms = ranks_now_ns() / 1000000});
-        if (!do_due(t)) {
-            listen(t);
-        }
+    while (!rank_has_word(r)) {
+        turn(t);
     }
-    rank_check(r, t->step.committed == STEP_STEPS, "it finished after step %llu",
-               (unsigned long long)t->step.committed);
-#ifdef MUSTER_HOOKS
-    if (((const struct step_case *)r->arg)->victim == r->index) {
-        atomic_store(&t->shared->points, hook_count());
-    }
-#endif
-    rank_say(r, STEP_ENDED, t->step.committed, 0);
-    (void)rank_word(r); /* Those who are behind may still need what it has said. */
-    step_close(&t->step);
+    drive_close(&t->d);
     free(t);
 }

@@ -38,7 +38,7 @@ static void on_event(struct ranks *s, struct step_shared *shared, const struct s
 static uint64_t train(enum ranks_layout layout, const struct step_case *c, struct counts *counts)
 {
     struct ranks_config config = {
-        .n = STEP_RANKS, .body = step_rank, .arg = c, .shared_bytes = sizeof(struct step_shared)};
+        .n = STEP_RANKS, .body = step_body, .arg = c, .shared_bytes = sizeof(struct step_shared)};
     uint32_t members_n = STEP_RANKS, entered_n = 0, ended_n = 0;
     struct step_shared *shared;
     struct ranks_event e;

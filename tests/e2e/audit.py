@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Which samples counted? Reads what workers wrote into the folder MUSTER_AUDIT, and says what is wrong.
 
-    slice GENERATION STEP SLICE id id id…   this worker gives that slice to a reduce of that generation
-    commit GENERATION STEP                  this worker saw the step committed, by the reduce of that one
+    slice TERM STEP SLICE id id id…   this worker gives that slice to a reduce of that term
+    commit TERM STEP                  this worker saw the step committed, by the reduce of that one
 
-A step counts by the reduce whose result was committed. So for each step: everyone who committed it names
-the same generation; in that generation each slice was given exactly once; all slices together are the
+A term is a generation ("3"), or a further round of it ("3.1"). A step counts by the reduce whose result was
+committed. So for each step: everyone who committed it names
+the same term; in that term each slice was given exactly once; all slices together are the
 step's batch. And over the steps of an epoch every sample is there exactly once.
 
 usage: audit.py FOLDER --samples N --global-batch N [--slices 8] [--steps N]
@@ -31,12 +32,14 @@ class Log:
     def line(self, file, text):
         words = text.split()
         try:
-            numbers = [int(word) for word in words[1:]]
-            if words[0] == 'slice' and len(numbers) >= 3:
-                generation, step, piece, *ids = numbers
-                self.slices[generation, step, piece].append((file, ids))
-            elif words[0] == 'commit' and len(numbers) == 2:
-                self.commits[numbers[1]][numbers[0]].append(file)
+            generation, _, further = words[1].partition('.')
+            term = (int(generation), int(further)) if further else int(generation)
+            numbers = [int(word) for word in words[2:]]
+            if words[0] == 'slice' and len(numbers) >= 2:
+                step, piece, *ids = numbers
+                self.slices[term, step, piece].append((file, ids))
+            elif words[0] == 'commit' and len(numbers) == 1:
+                self.commits[numbers[0]][term].append(file)
             else:
                 self.bad.append(f'{file}: not a line of an audit: {text!r}')
         except (ValueError, IndexError):
@@ -153,7 +156,7 @@ def check(log, walk, steps):
         result.steps += 1
         generation = result_generation(step, log.commits[step], result)
         if generation is not None:
-            result.generations.add(generation)
+            result.generations.add(generation[0] if isinstance(generation, tuple) else generation)
             epochs[walk.epoch(step)].update(step_ids(log, walk, step, generation, result))
     for step in sorted(set(log.commits) - set(range(1, steps + 1))):
         result.faults.append(f'step {step} was committed: the run has only {steps}')

@@ -13,11 +13,12 @@ import time
 import elastic
 import kit
 
-EVENTS = ('kill worker', 'kill agent', 'join', 'drain', 'stop', 'stop long', 'orchestrator')
-WEIGHTS = (4, 3, 4, 2, 2, 2, 2)
+WEIGHTS = {'kill worker': 4, 'kill agent': 3, 'join': 4, 'drain': 2, 'stop': 2, 'stop long': 2, 'orchestrator': 2}
 
 
 class Churn:
+    weights = WEIGHTS
+
     def __init__(self, job, seed, events_n=11, nodes=3, nodes_max=5):
         self.job = job
         self.seed = seed
@@ -30,6 +31,7 @@ class Churn:
         self.done = []
         self.helpers = []
         self.allowed = 0  # no step after that
+        self.share = 0  # steps for each event
 
     def allow(self, step):
         self.allowed = max(self.allowed, step)
@@ -165,7 +167,7 @@ class Churn:
 
     def one(self):
         for _ in range(100):
-            self.event = self.chance.choices(EVENTS, WEIGHTS)[0]
+            self.event = self.chance.choices([*self.weights], [*self.weights.values()])[0]
             if self.do(self.event):
                 return
             if not self.settled() - self.harmed - {''} or len(self.settled() - self.harmed) < 2:
@@ -180,7 +182,7 @@ class Churn:
         """Events, a few steps apart or none; then to the end."""
         self.job.start_all(*self.names)
         self.settled()
-        share = steps // (self.events_n + 2)
+        share = self.share = steps // (self.events_n + 2)
         for i in range(self.events_n):
             self.allow((i + 1) * share)
             at = i * share + self.chance.randrange(share) if self.chance.random() < 0.7 else 0

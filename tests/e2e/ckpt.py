@@ -62,12 +62,22 @@ class Saving(elastic.Training):
         self.orchestrator.wait_log(f"job '{self.job.name}': step {step} is saved")
 
     def save_upto(self, step, after=0, then=None):
-        """Each that is to be saved, up to that one, is there before the next step begins: then none is left out
-        because the one before it is still being written. Then it may go on to another limit."""
+        """Each that is to be saved, up to that one, is there before the next one is: then none is left out because
+        the one before it is still being written. Workers tell each other of their shards while they train, so
+        each takes a step or two more. Then it may go on to another limit."""
         for one in range(after + self.every, step + 1, self.every):
             self.limit(one)
-            self.wait_saved(one)
-        self.limit(step if then is None else then)
+            self.step_on(lambda one=one: f"job '{self.job.name}': step {one} is saved" in self.orchestrator.log(),
+                         f'step {one} was saved', one + self.every - 1)
+        self.limit(max(self.at, step) if then is None else then)
+
+    def step_on(self, look, what, last):
+        """One step more now and then, none after `last`, until look() gives something true."""
+        def step():
+            if self.last() >= self.at:
+                self.limit(min(self.at + 1, last))
+            return look()
+        kit.wait_until(step, what)
 
     # ---- what is done ----
 

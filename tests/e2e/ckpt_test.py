@@ -84,8 +84,8 @@ def test_what_was_saved_while_the_orchestrator_was_away_is_gone_on_from():
         job.start('a', 'b')
         job.save_upto(15)
         job.orchestrator.kill9()
-        job.limit(22)
-        kit.wait_until(lambda: ckpt.steps_in(job.folder) == [20], 'step 20 was saved, and no other was left')
+        job.limit(20)
+        job.step_on(lambda: ckpt.steps_in(job.folder) == [20], 'step 20 was saved, and no other was left', 24)
         job.kill_nodes()
         job.orchestrator.start()
         job.limit(elastic.NO_LIMIT)
@@ -241,7 +241,8 @@ def test_without_a_shared_folder_every_host_has_whole_checkpoints_and_gives_them
             job.start('c', folder=second, before=hosts[1])
             for i in range(1, 4):
                 job.limit(i * job.every)  # The first on each host ends what all there write.
-                kit.wait_until(lambda i=i: job.heard('a')[1] == job.heard('c')[1] == i, f'{i} were saved')
+                job.step_on(lambda i=i: job.heard('a')[1] == job.heard('c')[1] == i, f'{i} were saved',
+                            (i + 1) * job.every - 1)
             for folder in (first, second):
                 assert ckpt.steps_in(folder) == [5, 10, 15], ckpt.steps_in(folder)
                 ckpt.demand_intact(folder)

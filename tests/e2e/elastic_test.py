@@ -424,6 +424,20 @@ def test_a_state_that_differs_stops_the_job_and_names_the_worker():
         assert 'differ' in status['why'] and 'n3.0#1' in status['why'], status['why']
 
 
+def test_the_last_state_is_compared_too_and_what_differs_is_named():
+    """Of a job that is shorter than the interval at which states are compared."""
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(20), nnodes='3')
+        job.start('a', 'b')
+        job.start('c', TRAINER_CORRUPT='20')
+        codes = [job.nodes[name].wait() for name in 'abc']
+        assert 0 not in codes, codes
+        told = re.findall(r'failed=mu_next status=-20 why=(.*)', job.out())
+        assert told and all('after the last step' in why and 'n3.0#1' in why for why in told), job.out()[-2000:]
+        assert any("'weights'" in why and "'momentum'" not in why for why in told), told
+        assert job.job.status()['state'] == 'failed', job.job.status()
+
+
 def test_a_worker_with_another_model_is_refused_and_disturbs_nobody():
     with kit.World() as world:
         job = elastic.Training(world, elastic.trainer(300), '--max-restarts', '0', nnodes='1:3', limit=0)

@@ -264,8 +264,10 @@ class World:
                 'XDG_STATE_HOME': os.path.join(self.dir, 'state'),
                 'XDG_RUNTIME_DIR': os.path.join(self.dir, 'run'), MARKER: self.marker, **more}
 
-    def orchestrator(self, *flags, name='serve', **env):
+    def orchestrator(self, *flags, name='serve', before=(), address='127.0.0.1', **env):
         one = Orchestrator(self, name, flags, env)
+        one.before = before
+        one.address = address
         one.start()
         return one
 
@@ -350,12 +352,13 @@ class Orchestrator(Process):
         self.flags = flags
         self.more_env = env
         self.data = os.path.join(world.dir, name + '.data')
+        self.address = '127.0.0.1'
         self.port = free_port()
         self.starts_n = 0
 
     @property
     def where(self):
-        return f'127.0.0.1:{self.port}'
+        return f'{self.address}:{self.port}'
 
     @property
     def token_file(self):
@@ -380,7 +383,7 @@ class Orchestrator(Process):
 
     def ask(self, *words):
         """A command: (exit code, stdout, stderr)."""
-        done = subprocess.run([MUSTER, *words, '--endpoint', self.where, '--token-file',
+        done = subprocess.run([*self.before, MUSTER, *words, '--endpoint', self.where, '--token-file',
                                self.token_file], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, check=False, timeout=LONG_S,
                               env=self.world.env())

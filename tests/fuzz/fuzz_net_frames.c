@@ -3,6 +3,7 @@
  * inbox never holds more than twice what has arrived. The first byte seeds the cuts; its lowest bit
  * makes the checksums right, the next one sets a limit on payloads. */
 #include "base/crc32c.h"
+#include "base/prng.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
 #include "net/inbox.h"

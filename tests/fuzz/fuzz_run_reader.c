@@ -5,6 +5,8 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
+#include "lib/chance.h"
+#include "lib/wire_print.h"
 #include "run/run.h"
 
 #include <stdlib.h>

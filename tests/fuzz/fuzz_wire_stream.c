@@ -2,6 +2,7 @@
  * same frames are seen and the same one is refused. The first byte seeds the cuts; its lowest
  * bit makes the checksums right. */
 #include "base/crc32c.h"
+#include "base/prng.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
 

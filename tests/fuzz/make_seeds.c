@@ -4,6 +4,8 @@
 #include "ckpt/ckpt.h"
 #include "comm/hello.h"
 #include "comm/tcp.h"
+#include "lib/wire_sample.h"
+#include "lib/wire_types.h"
 #include "wire/bytes.h"
 #include "wire/wire.h"
 

@@ -4,6 +4,7 @@
  * usage: <fuzzer> FILE|FOLDER... */
 #include "base/prng.h"
 #include "fuzz/fuzz.h"
+#include "lib/chance.h"
 
 #include <dirent.h>
 #include <errno.h>

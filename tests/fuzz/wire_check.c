@@ -1,6 +1,8 @@
 #include "fuzz/wire_check.h"
 
 #include "base/crc32c.h"
+#include "lib/chance.h"
+#include "lib/wire_print.h"
 #include "wire/bytes.h"
 
 #include <stdlib.h>

@@ -13,6 +13,7 @@ pytest.importorskip('torch')
 sys.path.insert(0, PACKAGE)
 
 import torch.distributed as dist  # noqa: E402
+from muster import _muster, errors  # noqa: E402
 from muster.torch import _meeting, _store  # noqa: E402
 
 LONG_S = 30
@@ -21,8 +22,8 @@ LONG_S = 30
 class Alone:
     """A run of one, as far as the store asks."""
 
-    def world(self):
-        return (1, 0, 1, 0, 1, False, False, 'job', 'node', ('127.0.0.1:1',))
+    def group_check(self, generation):
+        assert generation == 1
 
 
 @pytest.fixture
@@ -96,6 +97,21 @@ def test_whoever_waits_hears_of_a_key_that_another_sets(server):
 def test_a_key_that_nobody_sets_is_a_timeout_that_names_it(server):
     with pytest.raises(TimeoutError, match='nobody has set key'):
         store(client(server)).wait(['key'], datetime.timedelta(seconds=0.05))
+
+
+def test_a_loss_ends_the_wait_for_an_answer_that_does_not_come():
+    class Losing(Alone):
+        def group_check(self, generation):
+            if asked:
+                raise errors.make(_muster.STATUSES['MU_EPEER'], 'somebody is gone')
+
+    asked = []
+    members = _meeting.Members(Losing(), 1)
+    with socket.create_server(('127.0.0.1', 0)) as mute:
+        port = mute.getsockname()[1]
+        holder = _store.Client('127.0.0.1', port, 'word', 600, lambda: (asked.append(1), members.check()))
+        with pytest.raises(errors.PeerLost, match='somebody is gone'):
+            _meeting.Store(_meeting.Place(1, 0, 2), members, '127.0.0.1', port, holder).get('key')
 
 
 def test_additions_of_many_at_once_are_all_counted(server):

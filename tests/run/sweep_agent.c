@@ -395,13 +395,12 @@ static void on_frame(struct sweep_agent *a, uint32_t index)
     assert_int_equal(wire_decode(&h, frame + WIRE_HEADER_BYTES, h.length, &msg, &scratch, NULL),
                      MU_OK);
     if (h.type == WIRE_REPORT && msg.report.incarnation == wid_incarnation(s->self)) {
+        a->suspicions_n += msg.report.apart_n > 0 && s->said.apart_n == 0;
         s->said = msg.report;
     } else if (h.type == WIRE_FORGET && msg.forget.worker == s->self) {
         on_forget(a, index);
     } else if (h.type == WIRE_CONFIG) {
         on_config(a, index, &msg.config);
-    } else if (h.type == WIRE_SUSPECT) {
-        a->suspicions_n++;
     }
 }
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_US                                                                 \
-    (2000 * US_PER_MS) /* after healing: whom a broken pair costs has been decided \
-                        */
-#define FLAPS_N 4      /* for each slot */
+/* After healing: whom a broken pair costs has been decided. */
+#define SETTLED_US (4000 * US_PER_MS)
+#define NOTICED_US (1500 * US_PER_MS) /* … and has been noticed by both */
+#define FLAPS_N 4                     /* for each slot */
 
 static struct era *era_of(struct world *w, uint64_t number)
 {
@@ -51,10 +51,10 @@ static void check_takeover(struct world *w)
         const struct trainer *t = trainer_at(w, last->workers[i]);
         uint64_t now_ms = machine_now_ms(w, last->workers[i] / SLOTS_N);
 
-        if (t->running && t->self == last->members[i] && t->step.entered != 0 &&
-            now_ms - t->step.lease_ms <= t->step.config.orphan_ms) {
+        if (t->running && t->self == last->members[i] && step_entered(&t->step) != 0 &&
+            now_ms - step_lease_ms(&t->step) <= ORPHAN_MS) {
             world_fail(w, "takeover although %s lives, holds step %" PRIu64 " and may commit",
-                       trace_worker(w, t->self), t->step.committed);
+                       trace_worker(w, t->self), step_committed(&t->step));
         }
     }
 }
@@ -81,6 +81,38 @@ static bool keeps_all(struct world *w, const struct generation *g)
         }
     }
     return true;
+}
+
+uint64_t check_stopped_us(const struct world *w)
+{
+    uint64_t until_us = w->orch.stopped_until_us;
+
+    for (uint32_t i = 0; i < WORKERS_N; i++) {
+        const struct machine *m = &w->machines[i / SLOTS_N];
+
+        until_us = MAX(until_us, m->stopped_until_us);
+        until_us = MAX(until_us, m->trainers[i % SLOTS_N].stopped_until_us);
+    }
+    return until_us;
+}
+
+/* Does it take in a worker that can't reach a member, and has known that for long enough? */
+static bool joins_in_vain(const struct world *w, const struct generation *g, const struct era *era)
+{
+    if (g->kind != GENERATION_BOUNDARY || !w->healed || w->config.pair != PAIR_STAYS_CUT ||
+        w->now_us < MAX(w->check.healed_us, check_stopped_us(w)) + NOTICED_US) {
+        return false;
+    }
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        for (uint32_t k = 0; k < g->members_n; k++) {
+            if ((g->members[i].flags & MEMBER_CAUGHT_UP) == 0 &&
+                (g->members[k].flags & MEMBER_CAUGHT_UP) != 0 &&
+                w->cut[era->workers[i] / SLOTS_N][era->workers[k] / SLOTS_N]) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* Invariant 1: numbers only grow, and one number names one membership, for ever. */
@@ -125,14 +157,19 @@ void check_generation(struct world *w, const struct generation *g)
         world_fail(w, "generation %" PRIu64 " follows one that was given up, and does not heal",
                    g->number);
     } else if (g->kind == GENERATION_FRESH && c->active != 0 && !c->second_run &&
-               !w->config.plain && !is_given_up(c)) {
+               !w->config.plain && !w->config.calls && !is_given_up(c)) {
         check_takeover(w);
     }
-    if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair_stays_cut &&
-        w->now_us > c->healed_us + SETTLED_US && ++c->flaps_n > FLAPS_N * w->config.slots) {
+    if (joins_in_vain(w, g, era)) {
+        world_fail(w, "generation %" PRIu64 " takes in a worker that can't reach a member",
+                   g->number);
+    }
+    if (g->kind == GENERATION_FAILURE && w->healed && w->config.pair == PAIR_STAYS_CUT &&
+        w->now_us > c->healed_us + SETTLED_US && !c->leaving &&
+        ++c->flaps_n > FLAPS_N * w->config.slots) {
         world_fail(w, "a pair that can't talk is torn apart again and again");
     }
-    if (g->kind == GENERATION_FAILURE && w->fortune.calm && !keeps_all(w, g)) {
+    if (g->kind == GENERATION_FAILURE && w->fortune.calm && !c->leaving && !keeps_all(w, g)) {
         world_fail(w, "generation %" PRIu64 " drops members although nothing happened to any",
                    g->number);
     }
@@ -147,6 +184,7 @@ void check_active(struct world *w, uint64_t generation)
     era_of(w, era->lineage)->last_active = generation;
     c->active = generation;
     if (era->lineage == c->lineage) {
+        calls_active(w, era);
         return;
     }
     c->takeovers_n += c->lineage != 0 && (era->flags & GENERATION_HEALS) == 0;
@@ -176,19 +214,24 @@ static bool zombie_may(struct world *w, const struct era *era, uint64_t step)
 void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
 {
     const struct trainer *t = trainer_at(w, worker);
-    uint64_t generation = t->step.group.number;
+    uint64_t generation = trainer_generation(t);
     struct era *era = era_of(w, generation);
     struct check *c = &w->check;
     const char *who = trace_worker(w, t->self);
 
     trace_commit(w, worker, step, settled);
     c->commits_n++;
+    if (w->config.calls) {
+        calls_commit(w, worker, step);
+        return;
+    }
     if (step > w->config.steps_n ||
         (memcmp(t->sum, w->model.sum[step], sizeof(t->sum)) != 0 && !heal_tainted(w, generation))) {
         world_fail(w, "%s: the result of step %" PRIu64 " is not what one process gets", who, step);
         return;
     }
     vouch_commit(w, worker, era, step);
+    save_commit(w, worker, generation, step);
     if (era->lineage != c->lineage && zombie_may(w, era, step)) {
         return;
     }
@@ -213,11 +256,29 @@ void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         c->head = era_of(w, era->lineage)->head = step;
         heal_commit(w, era, step, settled);
         c->first_in[step] = generation;
+        c->made_in[step] = t->made_in;
     } else if (!settled && generation > c->first_in[step]) {
         world_fail(w,
                    "%s does step %" PRIu64 " again in generation %" PRIu64
                    "; it was committed in %" PRIu64,
                    who, step, generation, c->first_in[step]);
+    }
+    if (t->made_in != c->made_in[step]) {
+        world_fail(w, "%s commits step %" PRIu64 " as another group made it", who, step);
+    }
+}
+
+/* Those who end together end with the same state. */
+void check_finish(struct world *w, uint32_t worker)
+{
+    const struct trainer *t = trainer_at(w, worker);
+    struct era *era = era_of(w, trainer_generation(t));
+
+    if (!era->finished) {
+        era->finished = true;
+        memcpy(era->weights, t->weights, sizeof(era->weights));
+    } else if (memcmp(era->weights, t->weights, sizeof(era->weights)) != 0) {
+        world_fail(w, "%s ends with another state than its peers", trace_worker(w, t->self));
     }
 }
 
@@ -226,7 +287,7 @@ void check_forget(struct world *w, uint32_t worker)
     const struct trainer *t = trainer_at(w, worker);
 
     trace(w, trace_worker(w, t->self), "is out, and forgets its state");
-    if (w->check.active <= t->step.group.number && !w->check.second_run) {
+    if (w->check.active <= trainer_generation(t) && !w->check.second_run) {
         world_fail(w, "%s forgets its state before a generation without it is active",
                    trace_worker(w, t->self));
     }
@@ -265,11 +326,13 @@ void check_after(struct world *w)
             is_given_up(c)) {
             continue;
         }
-        if (t->step.committed != c->head && !(t->step.committed + 1 == c->head && t->step.holds)) {
+        const uint64_t at = step_committed(&t->step);
+
+        if (at != c->head && !(at + 1 == c->head && (step_holds(&t->step) || t->caller.holds))) {
             world_fail(w,
                        "%s is a member of the active generation %" PRIu64
                        " but stands at step %" PRIu64 " when %" PRIu64 " is committed",
-                       trace_worker(w, t->self), c->active, t->step.committed, c->head);
+                       trace_worker(w, t->self), c->active, at, c->head);
         }
     }
 }

@@ -20,9 +20,13 @@ enum fate {
     FATE_KILL_ALL,
     FATE_JUMP_MACHINE,
     FATE_DESERT,
+    FATE_BREAK_LINK,
+    FATE_BREAK_LINKS, /* all of a machine, a few times in a row */
+    FATE_SPLIT,       /* a machine is alone as soon as it holds a result */
     FATE_LAST_ROUGH,
     /* From here on also in calm seeds. */
     FATE_ORCH_CRASH = FATE_LAST_ROUGH,
+    FATE_ORCH_DIES_AT, /* a record, which may be durable */
     FATE_ORCH_STOP,
     FATE_JUMP_ORCH,
     FATE_DISK_FAIL,
@@ -37,8 +41,9 @@ enum fate {
     /* The end of one of the above. */
     FATE_UNCUT,
     FATE_UNPAUSE,
-    /* At any time, when a job heals. */
-    FATE_STRIKE
+    /* Also when everything else has healed. */
+    FATE_STRIKE,
+    FATE_ORCH_AWAY
 };
 
 static void later(struct world *w, uint64_t delay_us, enum fate kind, uint64_t b)
@@ -65,8 +70,11 @@ static void draw_fortune(struct world *w)
         f->slice_max_us *= 6;
     }
     if (!f->calm && world_chance(w, 500000)) {
-        f->drop_ppm = (uint32_t)world_between(w, 0, 60000);
+        f->break_ppm = (uint32_t)world_between(w, 0, 4000);
         f->duplicate_ppm = (uint32_t)world_between(w, 0, 60000);
+    }
+    if (!f->calm && world_chance(w, 250000)) {
+        f->boundary_ppm = 1000000;
     }
     if (!f->calm && world_chance(w, 250000)) {
         f->control_drop_ppm = (uint32_t)world_between(w, 0, 60000);
@@ -120,13 +128,24 @@ static void draw_heal(struct world *w)
     k->check_every = 0;
     k->digest_every = (uint32_t)prng_between(&p, 0, 7);
     k->odd = prng_chance(&p, 850000) ? ODD_STATE : ODD_NEVER;
-    k->odd_from = prng_between(&p, 1, k->steps_n * 3 / 4);
+    k->odd_from = prng_between(&p, 1, k->steps_n);
     k->odd_times = prng_chance(&p, 250000) ? 9 : (uint32_t)prng_between(&p, 1, 3);
     k->odd_worker =
         (uint32_t)prng_below(&p, k->nodes_n) * SLOTS_N + (uint32_t)prng_below(&p, k->slots);
     if (prng_chance(&p, 850000)) {
         k->checkpoint_every = (uint32_t)prng_between(&p, 3, 15);
     }
+}
+
+/* In the same way. */
+static void draw_save(struct world *w)
+{
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x73617665));
+    w->config.chunks_n = (uint32_t)prng_between(&p, 1, 3);
+    w->config.keeps = prng_chance(&p, 250000);
+    w->config.unsaved_ppm = prng_chance(&p, 500000) ? (uint32_t)prng_below(&p, 100000) : 0;
 }
 
 static void draw_config(struct world *w)
@@ -148,7 +167,33 @@ static void draw_config(struct world *w)
     draw_mode(w);
     draw_vouch(w);
     draw_heal(w);
-    k->pair_stays_cut = k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 250000);
+    draw_save(w);
+    if (k->nodes_n >= 3 && k->min + 1 < k->nodes_n && world_chance(w, 300000)) {
+        k->pair = world_chance(w, 500000) ? PAIR_STAYS_CUT : PAIR_FLAPS;
+    }
+    if (world_chance(w, 500000)) {
+        k->silence_ms = (uint32_t)world_between(w, 800, 3000);
+    }
+}
+
+/* In the same way. Links may break in calm seeds, too: that alone costs nobody anything. */
+static void draw_calls(struct world *w)
+{
+    struct sim_config *k = &w->config;
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x63616c6c73));
+    if (prng_below(&p, 6) != 0 || k->plain || k->heal) {
+        return;
+    }
+    k->calls = true;
+    k->together = prng_chance(&p, 500000);
+    k->odd = ODD_NEVER;
+    k->digest_every = k->check_every = k->checkpoint_every = 0;
+    k->keeps = false;
+    if (w->fortune.calm) {
+        w->fortune.break_ppm = (uint32_t)prng_between(&p, 0, 300);
+    }
 }
 
 void fate_draw(struct world *w)
@@ -157,6 +202,7 @@ void fate_draw(struct world *w)
 
     draw_config(w);
     draw_fortune(w);
+    draw_calls(w);
     n = world_between(w, 0, 12);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t first = w->fortune.calm ? FATE_LAST_ROUGH : 0;
@@ -168,6 +214,12 @@ void fate_draw(struct world *w)
         }
         later(w, world_between(w, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS, kind,
               prng_u64(&w->prng));
+    }
+    /* Links alone cost nobody anything, unless they break in more rounds than are tried. */
+    for (uint64_t i = world_between(w, 0, 3); w->fortune.calm && i > 0; i--) {
+        later(w, world_between(w, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS,
+              world_chance(w, 500000) ? FATE_BREAK_LINK : FATE_BREAK_LINKS,
+              prng_u64(&w->prng) >> 8);
     }
 }
 
@@ -244,7 +296,7 @@ static void desert(struct world *w, uint64_t b)
         cut_control(w, m, 0);
     }
     start_one(w, 0, true);
-    later(w, 4700 * US_PER_MS + b % (320 * US_PER_MS), FATE_UNCUT, 0);
+    later(w, 4700 * US_PER_MS + b % (((b >> 40 & 1) != 0 ? 320 : 1500) * US_PER_MS), FATE_UNCUT, 0);
 }
 
 static void list_some(struct world *w, uint64_t b)
@@ -354,6 +406,21 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
     case FATE_DESERT:
         desert(w, b);
         break;
+    case FATE_BREAK_LINK:
+        trace(w, "network", "a link of %s breaks", w->machines[m].name);
+        links_break(w, worker, (uint32_t)(b >> 32) % (w->config.nodes_n * SLOTS_N));
+        break;
+    case FATE_BREAK_LINKS:
+        trace(w, "network", "all links of %s break", w->machines[m].name);
+        links_break_machine(w, m);
+        if ((b >> 56) > 0) {
+            later(w, (b >> 20) % (300 * US_PER_MS), FATE_BREAK_LINKS,
+                  (b & ~(UINT64_C(0xff) << 56)) | (((b >> 56) % 6) - ((b >> 56) % 6 > 0)) << 56);
+        }
+        break;
+    case FATE_SPLIT:
+        w->split = m + 1;
+        break;
     case FATE_JUMP_MACHINE:
         w->machines[m].skew_us += span_us;
         trace(w, w->machines[m].name, "its clock jumps");
@@ -372,6 +439,9 @@ static void gentle(struct world *w, enum fate kind, uint64_t b)
     case FATE_ORCH_CRASH:
         orch_crash(w);
         world_after(w, span_us / 4, SIM_ORCH_START, 0, 0);
+        break;
+    case FATE_ORCH_DIES_AT:
+        w->orch.crash_on = (b >> 30 & 1) != 0 ? RECORD_ACTIVE : RECORD_GENERATION;
         break;
     case FATE_ORCH_STOP:
         w->orch.stopped_until_us = MAX(w->orch.stopped_until_us, w->now_us + span_us);
@@ -425,12 +495,15 @@ void fate_event(struct world *w, struct sim_event *e)
 {
     enum fate kind = (enum fate)e->a;
 
-    if (w->check.ended || (w->healed && kind != FATE_STRIKE)) {
+    if (w->check.ended || (w->healed && kind < FATE_STRIKE)) {
         return;
     }
     if (kind == FATE_STRIKE) {
         w->fortune.calm = false;
         kill_all(w);
+    } else if (kind == FATE_ORCH_AWAY) {
+        orch_crash(w);
+        world_after(w, e->b, SIM_ORCH_START, 0, 0);
     } else if (kind == FATE_UNCUT) {
         uncut(w);
     } else if (kind < FATE_LAST_ROUGH) {
@@ -438,6 +511,57 @@ void fate_event(struct world *w, struct sim_event *e)
     } else {
         gentle(w, kind, e->b);
     }
+}
+
+/* The orchestrator dies when it has handed out the record that it was to die on. */
+void fate_after(struct world *w)
+{
+    if (w->orch.alive && w->orch.stopped_until_us == FOREVER_US && !w->quiet) {
+        trace(w, "orchestrator", "dies");
+        if (world_chance(w, 500000)) {
+            store_memory_sync(w->orch.store, SIZE_MAX);
+        }
+        orch_crash(w);
+        world_after(w, world_between(w, 10, 1200) * US_PER_MS, SIM_ORCH_START, 0, 0);
+    }
+}
+
+/* Links break around the boundary. */
+void fate_generation(struct world *w)
+{
+    if (world_chance(w, w->fortune.boundary_ppm)) {
+        later(w, world_between(w, 0, 100) * US_PER_MS,
+              world_chance(w, 500000) ? FATE_BREAK_LINK : FATE_BREAK_LINKS,
+              prng_u64(&w->prng) >> 8);
+    }
+}
+
+/* … and when the first READYs that end it are under way. */
+void fate_commit(struct world *w, uint32_t worker)
+{
+    const struct trainer *t = trainer_at(w, worker);
+
+    if (t->known.number > trainer_generation(t) && world_chance(w, w->fortune.boundary_ppm / 4)) {
+        trace(w, "network", "all links of %s break", w->machines[worker / SLOTS_N].name);
+        links_break_machine(w, worker / SLOTS_N);
+    }
+}
+
+/* One holds a result that the others may not have, and is lost. They make it again, but are not
+ * told that they may commit it; then one of them dies, and the first is back. */
+void fate_reduced(struct world *w, uint32_t worker)
+{
+    const uint32_t m = worker / SLOTS_N;
+
+    if (w->split != m + 1 || w->healed) {
+        return;
+    }
+    w->split = 0;
+    isolate(w, m);
+    links_break_machine(w, m);
+    w->orch.crash_on = RECORD_ACTIVE;
+    later(w, world_between(w, 1000, 1500) * US_PER_MS, FATE_UNCUT, 0);
+    later(w, world_between(w, 1050, 1700) * US_PER_MS, FATE_KILL_WORKER, prng_u64(&w->prng));
 }
 
 /* ---- healing ---- */
@@ -450,12 +574,23 @@ void fate_heal(struct world *w)
     w->fortune.slice_min_us = SLICE_MIN_US;
     w->fortune.slice_max_us = SLICE_MAX_US;
     uncut(w);
-    if (w->config.pair_stays_cut && !w->fortune.calm) {
+    if (w->config.pair == PAIR_STAYS_CUT && !w->fortune.calm) {
         cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);
-        w->fortune.slice_min_us *= 4; /* long enough to see it flap, if it does */
+        w->fortune.slice_min_us *= 4; /* long enough to see it torn apart twice, if it is */
         w->fortune.slice_max_us *= 4;
+        if (world_chance(w, 300000)) { /* It is away when they would be heard of. */
+            later(w, world_between(w, 1000, 1800) * US_PER_MS, FATE_ORCH_AWAY,
+                  world_between(w, 300, 1000) * US_PER_MS);
+        }
+    } else if (w->config.pair == PAIR_FLAPS && !w->fortune.calm) {
+        w->flaps[w->config.nodes_n - 1][w->config.nodes_n - 2] = true;
+        links_break_machine(w, w->config.nodes_n - 1);
+        trace(w, "network", "links of %s and %s do not last",
+              w->machines[w->config.nodes_n - 1].name, w->machines[w->config.nodes_n - 2].name);
     }
-    w->fortune.drop_ppm = w->fortune.duplicate_ppm = w->fortune.control_drop_ppm = 0;
+    w->orch.crash_on = -1;
+    w->fortune.break_ppm = w->fortune.boundary_ppm = w->fortune.duplicate_ppm =
+        w->fortune.control_drop_ppm = 0;
     w->check.healed_newest = w->check.newest;
     w->check.healed_us = w->now_us;
     orch_start(w);

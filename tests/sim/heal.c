@@ -33,24 +33,22 @@ void heal_flip(struct world *w, uint32_t worker, uint64_t step)
 
     if (k->odd != ODD_STATE || worker != k->odd_worker || step < k->odd_from ||
         c->flips_n >= k->odd_times || c->flip_lineage == c->lineage ||
-        era_of(w, t->step.group.number)->lineage != c->lineage) {
+        era_of(w, trainer_generation(t))->lineage != c->lineage) {
         return;
     }
     c->flip_first = c->flips_n++ == 0 ? step : MIN(c->flip_first, step);
     c->flip_lineage = c->lineage;
-    root_of(w, t->step.group.number)->tainted = true;
+    root_of(w, trainer_generation(t))->tainted = true;
     t->weights[0] ^= UINT64_C(1) << 40;
     trace(w, trace_worker(w, t->self), "its state goes wrong after step %" PRIu64, step);
 }
 
 /* What a zombie saves is nobody's. */
-void heal_save(struct world *w, uint32_t worker, uint64_t step)
+void heal_save(struct world *w, uint64_t generation, uint64_t step, const uint64_t *weights)
 {
-    const struct trainer *t = trainer_at(w, worker);
-
-    if (era_of(w, t->step.group.number)->lineage == w->check.lineage) {
+    if (era_of(w, generation)->lineage == w->check.lineage) {
         w->check.files[step].there = true;
-        memcpy(w->check.files[step].weights, t->weights, sizeof(t->weights));
+        memcpy(w->check.files[step].weights, weights, sizeof(w->check.files[step].weights));
     }
 }
 
@@ -66,6 +64,7 @@ void heal_told(struct world *w, uint32_t worker, const struct generation *g)
     if (!in || (g->flags & GENERATION_HEALS) == 0) {
         return;
     }
+    save_drop(w, worker, g->base_step);
     t->saved = t->saved <= g->base_step ? t->saved : 0;
     for (uint64_t step = g->base_step + 1; step <= STEPS_N; step++) {
         w->check.files[step].there = false;
@@ -150,7 +149,7 @@ static void count(const struct world *w, const struct era *era, uint64_t step, u
 
 void heal_stop(struct world *w, uint32_t worker, const struct step_effect *e)
 {
-    const struct era *era = era_of(w, e->group->number);
+    const struct era *era = era_of(w, e->group->g.number);
     uint32_t said_n, most_n;
 
     if (era->lineage != w->check.lineage || era->number < w->check.active) {
@@ -163,6 +162,7 @@ void heal_stop(struct world *w, uint32_t worker, const struct step_effect *e)
     }
     if (e->difference == STEP_STATES && e->most) {
         w->check.most_found = true;
+        w->check.most_in = MAX(w->check.most_in, era->number);
     }
 }
 
@@ -213,6 +213,29 @@ void heal_record(struct world *w, const struct rec_heal *r)
     }
 }
 
+struct living {
+    wid id;
+    bool yes;
+};
+
+static void look_if_lives(void *arg, const struct node_look *n)
+{
+    struct living *l = arg;
+
+    for (uint32_t i = 0; i < n->slots; i++) {
+        l->yes |= n->slot[i].worker == l->id && n->slot[i].lives;
+    }
+}
+
+/* As the orchestrator knows. */
+static bool lives(const struct world *w, wid id)
+{
+    struct living l = {.id = id};
+
+    (void)cluster_each_node(w->orch.cluster, "job", look_if_lives, &l);
+    return l.yes;
+}
+
 void heal_ended(struct world *w, const char *why)
 {
     struct check *c = &w->check;
@@ -224,15 +247,16 @@ void heal_ended(struct world *w, const char *why)
     /* Those who are away may know better; they are not waited for. */
     for (uint32_t i = 0; i < last->members_n; i++) {
         const struct trainer *t = trainer_at(w, last->workers[i]);
+        struct report r = {0};
 
-        for (size_t k = 0; t->running && k < ARRAY_LEN(known); k++) {
-            best =
-                known[k] <= t->step.agreed && c->files[known[k]].there ? MAX(best, known[k]) : best;
+        step_report(&t->step, &r);
+        for (size_t k = 0; t->running && lives(w, t->self) && k < ARRAY_LEN(known); k++) {
+            best = known[k] <= r.agreed && c->files[known[k]].there ? MAX(best, known[k]) : best;
         }
     }
     if (!c->stopped) {
         world_fail(w, "the job ends (%s) although nobody has stopped", why);
-    } else if (strstr(why, "alike") != NULL && c->most_found) {
+    } else if (strstr(why, "alike") != NULL && c->most_found && c->most_in == c->active) {
         world_fail(w, "the job ends (%s) although most are alike", why);
     } else if (strstr(why, "no checkpoint") != NULL && best != 0) {
         world_fail(w, "the job ends (%s) although it could go back to step %" PRIu64, why, best);

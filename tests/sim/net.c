@@ -1,4 +1,5 @@
-/* Frames: encoded, delayed, lost, doubled, forged, and decoded at the other end. */
+/* Frames between agents, their workers and the orchestrator: encoded, delayed, lost, doubled, and
+ * decoded at the other end. */
 #include "sim/sim.h"
 
 #include <stdlib.h>
@@ -113,90 +114,4 @@ void net_to_worker(struct world *w, uint32_t worker, enum wire_type type, const 
 
     e->from = t->self;
     fill(e, type, msg, 0);
-}
-
-/* ---- worker and worker: nothing is promised ---- */
-
-static bool vanishes(const struct world *w, uint32_t from, uint32_t to, unsigned type)
-{
-    for (uint32_t i = 0; i < w->vanish_n; i++) {
-        if (w->vanish[i].type == type && w->vanish[i].from == from && w->vanish[i].to == to) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void post(struct world *w, uint32_t to, wid id, const uint8_t *key, uint64_t generation,
-                 enum wire_type type, const void *msg)
-{
-    struct sim_event *e =
-        world_after(w, world_between(w, w->fortune.delay_min_us, w->fortune.delay_max_us), SIM_DATA,
-                    to, trainer_at(w, to)->life);
-
-    e->from = id;
-    memcpy(e->key, key, KEY_BYTES);
-    fill(e, type, msg, generation);
-}
-
-/* Somebody who knows everything but the key, and lies. */
-static void forge(struct world *w, uint32_t worker, wid to, const struct group *g,
-                  enum wire_type type, const void *msg)
-{
-    static uint64_t junk[4] = {1, 2, 3, 4};
-    uint8_t key[KEY_BYTES];
-    union wire_any lie;
-
-    memcpy(key, g->key, sizeof(key));
-    key[0] ^= 1;
-    switch (type) {
-    case WIRE_READY:
-        lie.ready = *(const struct msg_ready *)msg;
-        lie.ready.step++;
-        break;
-    case WIRE_SETTLE:
-        lie.settle = *(const struct msg_settle *)msg;
-        lie.settle.held ^= 1;
-        break;
-    case WIRE_PART:
-        lie.part = *(const struct msg_part *)msg;
-        lie.part.data = (uint8_t *)junk;
-        break;
-    case WIRE_SUM:
-        lie.sum = *(const struct msg_sum *)msg;
-        lie.sum.data = (uint8_t *)junk;
-        break;
-    case WIRE_STATE:
-        lie.state = *(const struct msg_state *)msg;
-        lie.state.data = (uint8_t *)junk;
-        break;
-    default:
-        return;
-    }
-    post(w, worker, to, key, g->number, type, &lie);
-}
-
-void net_data(struct world *w, uint32_t from, wid to, const char *addr, const struct group *g,
-              enum wire_type type, const void *msg)
-{
-    static const uint8_t no_key[KEY_BYTES];
-    uint32_t worker = (uint32_t)atoi(addr);
-    uint32_t a = from / SLOTS_N, b = worker / SLOTS_N;
-    const uint8_t *key = g != NULL ? g->key : no_key;
-    uint64_t generation = g != NULL ? g->number : 0;
-
-    mu_assert(worker < WORKERS_N);
-    if ((a != b && w->cut[a][b]) || vanishes(w, a, b, type)) {
-        return;
-    }
-    if (g != NULL && world_chance(w, w->fortune.forge_ppm)) {
-        forge(w, worker, to, g, type, msg);
-    }
-    if (a != b && world_chance(w, w->fortune.drop_ppm)) {
-        return;
-    }
-    post(w, worker, to, key, generation, type, msg);
-    if (world_chance(w, w->fortune.duplicate_ppm)) {
-        post(w, worker, to, key, generation, type, msg);
-    }
 }

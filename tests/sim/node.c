@@ -40,9 +40,6 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_BYE:
         net_up(w, fx->m, WIRE_BYE, e->u.bye);
         break;
-    case AGENT_SUSPECT:
-        net_up(w, fx->m, WIRE_SUSPECT, e->u.suspect);
-        break;
     case AGENT_START:
         if (w->config.plain) {
             program_start(w, worker, e->worker, e->u.generation);
@@ -227,6 +224,7 @@ void machine_crash(struct world *w, uint32_t m)
     for (uint32_t s = 0; s < SLOTS_N; s++) {
         node->trainers[s].running = false;
         node->trainers[s].life++;
+        links_drop(w, m * SLOTS_N + s, node->leaves);
     }
 }
 
@@ -293,9 +291,6 @@ static void on_worker(struct world *w, uint32_t m, struct sim_event *f)
     if (h.type == WIRE_REPORT) {
         e.kind = AGENT_ON_REPORT;
         e.u.report = &msg.report;
-    } else if (h.type == WIRE_SUSPECT) {
-        e.kind = AGENT_ON_SUSPECT;
-        e.u.suspect = &msg.suspect;
     } else {
         e.kind = AGENT_ON_BEAT;
     }

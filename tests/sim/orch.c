@@ -96,6 +96,9 @@ static void emit(struct effects *base, const struct effect *e)
         if (e->u.note->kind == NOTE_ACTIVE) {
             check_active(w, e->u.note->generation);
         }
+        if (e->u.note->kind == NOTE_GENERATION) {
+            fate_generation(w);
+        }
         if (e->u.note->kind == NOTE_ENDED && w->config.heal && e->u.note->reason != NULL) {
             heal_ended(w, e->u.note->reason);
         }
@@ -381,10 +384,6 @@ static void on_frame(struct world *w, struct sim_event *f)
     case WIRE_REPORTS:
         e.kind = EVENT_REPORTS;
         e.u.reports = &msg.reports;
-        break;
-    case WIRE_SUSPECT:
-        e.kind = EVENT_SUSPECT;
-        e.u.suspect = &msg.suspect;
         break;
     default:
         e.kind = EVENT_BYE;

@@ -9,7 +9,7 @@
 /* Who has committed which steps in one generation, since it was last told. */
 struct commits {
     uint64_t generation;
-    bool settled;
+    const char *how;
     uint32_t by[STEPS_N + 1]; /* a bit for each worker */
 };
 
@@ -24,7 +24,7 @@ struct deed {
 struct seen {
     wid self;
     enum step_phase phase;
-    uint64_t committed;
+    uint64_t term, committed;
     bool holds, paused, stopped;
 };
 

@@ -45,7 +45,7 @@ static bool step_is_done(struct script *s, const struct question *q)
     for (uint32_t i = 0; i < era->members_n; i++) {
         const struct trainer *t = trainer_at(s->w, era->workers[i]);
 
-        if (t->running && t->self == era->members[i] && t->step.committed < q->number) {
+        if (t->running && t->self == era->members[i] && step_committed(&t->step) < q->number) {
             return false;
         }
     }
@@ -54,28 +54,48 @@ static bool step_is_done(struct script *s, const struct question *q)
 
 static bool worker_commits(struct script *s, const struct question *q)
 {
-    return trainer_at(s->w, q->worker)->step.committed >= q->number;
+    return step_committed(&trainer_at(s->w, q->worker)->step) >= q->number;
 }
 
 static bool worker_holds(struct script *s, const struct question *q)
 {
     const struct step *step = &trainer_at(s->w, q->worker)->step;
 
-    return step->holds && step->committed + 1 == q->number;
+    return step_holds(step) && step_committed(step) + 1 == q->number;
 }
 
 static bool worker_has_state(struct script *s, const struct question *q)
 {
     const struct trainer *t = trainer_at(s->w, q->worker);
 
-    return t->running && t->step.entered != 0;
+    return t->running && step_entered(&t->step) != 0;
 }
 
+struct warm {
+    wid id;
+    bool yes;
+};
+
+static void look_if_warm(void *arg, const struct node_look *n)
+{
+    struct warm *warm = arg;
+
+    for (uint32_t i = 0; i < n->slots; i++) {
+        warm->yes |= n->slot[i].worker == warm->id && n->slot[i].phase == PHASE_WARM;
+    }
+}
+
+/* … as the orchestrator knows. */
 static bool worker_is_warm(struct script *s, const struct question *q)
 {
     const struct trainer *t = trainer_at(s->w, q->worker);
+    struct warm warm = {.id = t->self};
 
-    return t->running && t->warm && t->reached >= s->w->check.newest;
+    if (!t->running || t->reached < s->w->check.newest || !s->w->orch.alive) {
+        return false;
+    }
+    (void)cluster_each_node(s->w->orch.cluster, "job", look_if_warm, &warm);
+    return warm.yes;
 }
 
 static bool worker_pauses(struct script *s, const struct question *q)
@@ -85,7 +105,7 @@ static bool worker_pauses(struct script *s, const struct question *q)
 
 static bool worker_stops(struct script *s, const struct question *q)
 {
-    return trainer_at(s->w, q->worker)->step.phase == STEP_STOPPED;
+    return step_phase(&trainer_at(s->w, q->worker)->step) == STEP_STOPPED;
 }
 
 static bool is_finished(struct script *s, const struct question *q)
@@ -214,9 +234,10 @@ bool command_compare(struct script *s, char **words, int n)
     (void)words;
     for (uint32_t i = 0; i < WORKERS_N; i++) {
         const struct trainer *t = trainer_at(w, i);
-        bool holds = t->step.phase == STEP_FINISHED || (t->running && t->step.entered != 0);
+        const bool ended = w->machines[i / SLOTS_N].leaves; /* … and was not killed */
+        const bool holds = (t->running || ended) && step_entered(&t->step) != 0;
 
-        if (!holds || t->step.committed != step || !t->step.applied) {
+        if (!holds || step_committed(&t->step) != step || !step_applied(&t->step)) {
             continue;
         }
         holders |= 1u << i;

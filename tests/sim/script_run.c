@@ -154,8 +154,13 @@ static bool command_cluster(struct script *s, char **words, int n)
 
     world_reset(w, 1);
     w->quiet = w->traced = true;
-    w->config = (struct sim_config){
-        .nodes_n = 3, .slots = 1, .min = 1, .max = 4, .steps_n = 60, .mode = MODE_INPROCESS};
+    w->config = (struct sim_config){.nodes_n = 3,
+                                    .slots = 1,
+                                    .min = 1,
+                                    .max = 4,
+                                    .steps_n = 60,
+                                    .chunks_n = 1,
+                                    .mode = MODE_INPROCESS};
     w->fortune = (struct fortune){.delay_min_us = 500,
                                   .delay_max_us = 500,
                                   .sync_min_us = 1000,
@@ -286,6 +291,27 @@ static bool command_cut(struct script *s, char **words, int n)
     return true;
 }
 
+/* break a b; break node a: they come back by themselves */
+static bool command_break(struct script *s, char **words, int n)
+{
+    uint32_t a = 0, b = 0;
+
+    if (n != 3 || !script_node(s, words[2], &b)) {
+        return false;
+    }
+    if (strcmp(words[1], "node") == 0) {
+        links_break_machine(s->w, b);
+        return true;
+    }
+    if (!script_node(s, words[1], &a) || a == b) {
+        return false;
+    }
+    for (uint32_t i = 0; i < SLOTS_N * SLOTS_N; i++) {
+        links_break(s->w, a * SLOTS_N + i / SLOTS_N, b * SLOTS_N + i % SLOTS_N);
+    }
+    return true;
+}
+
 /* lose READY from a to b */
 static bool command_lose(struct script *s, char **words, int n)
 {
@@ -295,10 +321,9 @@ static bool command_lose(struct script *s, char **words, int n)
     if (n != 6 || !script_node(s, words[3], &a) || !script_node(s, words[5], &b)) {
         return false;
     }
-    for (uint32_t i = 0; i < wire_types_n; i++) {
-        if (strcasecmp(wire_name(wire_types[i]), words[1]) == 0 &&
-            w->vanish_n < ARRAY_LEN(w->vanish)) {
-            w->vanish[w->vanish_n].type = wire_types[i];
+    for (uint32_t i = 0; links_names[i] != NULL; i++) {
+        if (strcmp(links_names[i], words[1]) == 0 && w->vanish_n < ARRAY_LEN(w->vanish)) {
+            w->vanish[w->vanish_n].name = links_names[i];
             w->vanish[w->vanish_n].from = a;
             w->vanish[w->vanish_n++].to = b;
             return true;
@@ -423,6 +448,7 @@ static const struct {
     {"start", command_start, "start node NAME… | orchestrator"},
     {"stop", command_stop, "stop worker|node NAME for TIME"},
     {"cut", command_cut, "cut NODE [->] NODE|orchestrator"},
+    {"break", command_break, "break NODE NODE | node NODE"},
     {"lose", command_lose, "lose MESSAGE from NODE to NODE"},
     {"odd", command_odd, "odd digest|gradient|state of WORKER [N times]"},
     {"heal", command_heal, "heal"},

@@ -7,6 +7,8 @@
 #define HEAL_BOUND_US (60u * 1000 * US_PER_MS)
 #define WANT_EVERY_US (500 * US_PER_MS)
 #define GRACE_US (6000 * US_PER_MS)
+/* Long enough for a grace, a takeover, and whoever is to be left out before and after it. */
+#define STALL_US (15000 * US_PER_MS)
 #define GENERATIONS_BOUND 60
 
 static jmp_buf panic_jump;
@@ -28,19 +30,21 @@ static void prepare(struct world *w, uint64_t seed)
 static void trace_standing(struct world *w)
 {
     static const char *const phases[] = {"out",  "loading", "settling", "computing", "held",
-                                         "idle", "parked",  "finished", "stopped"};
+                                         "idle", "parked",  "closing",  "finished",  "stopped"};
 
     for (uint32_t i = 0; i < WORKERS_N; i++) {
         const struct trainer *t = trainer_at(w, i);
 
         if (t->running) {
             trace(w, trace_worker(w, t->self),
-                  "%s in generation %" PRIu64 " (entered %" PRIu64 "%s, told of %" PRIu64
-                  ", reached %" PRIu64 "), step %" PRIu64 "%s%s%s",
-                  phases[t->step.phase], t->step.group.number, t->step.entered,
-                  t->step.confirmed ? ", active" : "", t->known.number, t->reached,
-                  t->step.committed, t->step.applied ? "" : " to be applied",
-                  t->step.holds ? ", holds the next" : "",
+                  "%s, doing %d, in generation %" PRIu64 " round %u%s (entered %" PRIu64
+                  "%s, told of %" PRIu64 ", reached %" PRIu64 "), step %" PRIu64 "%s%s%s",
+                  phases[step_phase(&t->step)], t->busy ? -1 : (int)t->doing.what,
+                  trainer_generation(t), term_round(step_term(&t->step)),
+                  step_there(&t->step) ? "" : " (moving)", step_entered(&t->step),
+                  step_confirmed(&t->step) ? ", active" : "", t->known.number, t->reached,
+                  step_committed(&t->step), step_applied(&t->step) ? "" : " to be applied",
+                  step_holds(&t->step) ? ", holds the next" : "",
                   step_orphaned(&t->step) ? ", orphaned" : "");
         }
     }
@@ -57,8 +61,28 @@ static void end_grace(struct world *w)
     }
 }
 
+/* When a step was committed last, or somebody was still stopped. */
+struct progress {
+    uint64_t commits_n, us;
+};
+
+static void demand_progress(struct world *w, struct progress *last)
+{
+    if (w->check.commits_n != last->commits_n || check_stopped_us(w) > w->now_us) {
+        *last = (struct progress){w->check.commits_n, w->now_us};
+    }
+    if (w->now_us - last->us > STALL_US && !w->failed && !w->config.plain && !check_done(w) &&
+        w->check.head < w->config.steps_n) {
+        trace_standing(w);
+        world_fail(w, "nothing is committed for %u s after healing; step %" PRIu64 " of %" PRIu64,
+                   STALL_US / US_PER_MS / 1000, w->check.head, w->config.steps_n);
+    }
+}
+
 static void go(struct world *w)
 {
+    struct progress moved = {0, 0};
+
     for (uint32_t m = 0; m < w->config.nodes_n; m++) {
         machine_start(w, m);
         world_run_until(w, w->now_us + world_between(w, 0, 50000));
@@ -68,10 +92,12 @@ static void go(struct world *w)
         return;
     }
     fate_heal(w);
+    moved.us = w->now_us;
     /* People want all of it to run, and say so until it is heard. */
     for (uint64_t t = 0; t < HEAL_BOUND_US && !w->failed && !check_done(w); t += WANT_EVERY_US) {
         orch_want_all(w);
         world_run_until(w, w->now_us + WANT_EVERY_US);
+        demand_progress(w, &moved);
         if (t % GRACE_US == 0) {
             end_grace(w);
         }
@@ -84,7 +110,11 @@ static void go(struct world *w)
         world_fail(w, "no end within %u s of healing; step %" PRIu64 " of %" PRIu64,
                    HEAL_BOUND_US / US_PER_MS / 1000, w->check.head, w->config.steps_n);
     }
-    if (!w->failed && w->check.newest > w->check.healed_newest + GENERATIONS_BOUND) {
+    if (!w->failed) {
+        save_done(w);
+    }
+    if (!w->failed && w->config.pair != PAIR_FLAPS &&
+        w->check.newest > w->check.healed_newest + GENERATIONS_BOUND) {
         world_fail(w, "%" PRIu64 " generations after healing",
                    w->check.newest - w->check.healed_newest);
     }
@@ -95,9 +125,9 @@ bool seed_run(struct world *w, uint64_t seed, bool traced)
     base_on_panic = on_panic;
     prepare(w, seed);
     w->traced = traced;
-    trace(w, "seed", "%" PRIu64 ": %u nodes of %u slots, --nnodes %u:%u, %" PRIu64 " steps%s", seed,
+    trace(w, "seed", "%" PRIu64 ": %u nodes of %u slots, --nnodes %u:%u, %" PRIu64 " %s%s", seed,
           w->config.nodes_n, w->config.slots, w->config.min, w->config.max, w->config.steps_n,
-          w->fortune.calm ? ", calm" : "");
+          w->config.calls ? "calls" : "steps", w->fortune.calm ? ", calm" : "");
     if (setjmp(panic_jump) == 0) {
         go(w);
     } else {

@@ -1,14 +1,18 @@
 /* A simulated cluster: the real core, wire codec and journal logic under a seeded clock, network,
  * disk and fate. One seed is one run; the same seed gives the same run, event by event.
  *
- *   world.c    time and the queue of events          net.c      frames and broken links
+ *   world.c    time and the queue of events          net.c      frames of agents and orchestrator
  *   orch.c     the orchestrator on its journal       node.c     agents and processes
- *   trainer.c  workers with a toy model (model.c, reduce.c, peers.c, vouch.c)
+ *   trainer.c  workers with a toy model (model.c), driven by step_next(): what they do together
+ *              (collect.c), over links that break and are dialed again (links.c), and what they
+ *              vouch for (vouch.c)
+ *   calls.c    … or with a program that makes calls all agree on
  *   program.c  … or plain scripts, in restart mode
+ *   save.c     what is saved, and by whom
  *   heal.c     states that go wrong, and what they are to go back to
- *   check.c    what must hold, after every event
+ *   check.c    what must hold, after every event     seed.c     … and in the end
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
- *   script_run.c  … their commands                   story.c    … and what they tell
+ *   script_run.c, script_look.c  … their commands    story.c    … and what they tell
  *   trace.c    the run as prose                      main.c     the command line */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -20,7 +24,9 @@
 #include "core/mutation.h"
 #include "core/order.h"
 #include "core/step.h"
-#include "store/memory.h"
+#include "lib/chance.h"
+#include "lib/memory_store.h"
+#include "lib/plan_tree.h"
 #include "wire/wire.h"
 
 #include <inttypes.h>
@@ -31,12 +37,14 @@
 #define WORKERS_N (NODES_N * SLOTS_N)
 #define STEPS_N 128
 #define GENERATIONS_N 512
+#define LINEAGES_N 32
 #define PARTS_N 2
 #define SLICES_N 8
 #define EVENTS_N 32768
 #define FRAME_BYTES 2048
 #define US_PER_MS 1000u
 #define LEASE_MS 1000u
+#define ORPHAN_MS 3000u
 #define FOREVER_US (UINT64_C(1) << 43)
 
 /* ---- the toy model ---- */
@@ -62,7 +70,40 @@ struct value model_leaf(const struct model *m, const uint64_t *weights, uint64_t
 struct value model_add(struct value left, struct value right);
 uint64_t model_update(uint64_t weight, struct value sum);
 
+/* ---- calls that all agree on ---- */
+
+/* The result of one: whose contributions it is made of, and in which term they were together. */
+struct outcome {
+    uint64_t call, term, set; /* call 0: there is none */
+};
+
+/* A program that makes calls, and what the data plane keeps for it. */
+struct caller {
+    bool regroups; /* it is in mu_regroup() … */
+    bool calls;    /* … or in a call … */
+    bool left;     /* … or it has made all calls, and ends */
+    uint64_t got;  /* the last call whose result it has … */
+    uint64_t in;   /* … as it was found to be when this generation could first be used */
+    /* The call: who has given its part, and who holds the result, by rank. */
+    bool said;
+    uint32_t here, ready;
+    uint64_t newest;     /* the newest generation that all know of */
+    bool holds, counts;  /* the result of a call is here; it was settled that it counts */
+    struct outcome held; /* the last that was */
+    uint32_t links;      /* the members of the generation that the data plane is in, a bit each */
+};
+
 /* ---- who there is ---- */
+
+/* What a worker saves, in one of the places. */
+struct sim_copy {
+    uint64_t step, generation;
+    uint32_t writer, shards_n;
+    uint64_t weights[PARTS_N];
+    bool works;         /* it is being written, or ended … */
+    uint32_t op;        /* … by this one: the end of an older one is void */
+    enum save_how news; /* what became of it, until the trainer looks */
+};
 
 struct trainer {
     bool running;
@@ -74,23 +115,47 @@ struct trainer {
     uint64_t weights[PARTS_N];
     struct value gradient[SLICES_N][PARTS_N];
     uint64_t gradient_step[SLICES_N];
-    /* The reduce under way. */
-    uint64_t reduce_generation, reduce_step;
+
+    /* What it is doing, as step_next() wanted it; numbered, so that the end of an older one is
+     * void. */
+    struct step_todo doing;
+    bool busy;    /* … in its own code, deaf to all */
+    bool driving; /* it is being driven: what happens meanwhile is looked at in turn */
+    uint32_t op;
+    bool said; /* of what is done with all others: its own part */
+    uint64_t due_us;
+
+    /* What is done with the others: a reduce, words of all, the state. */
     struct value got[SLICES_N][PARTS_N]; /* subtrees sent to us as owner of a part, by lo */
     uint32_t got_width[SLICES_N][PARTS_N];
     struct value sum[PARTS_N];
     bool has_sum[PARTS_N];
+    uint32_t words;               /* of whom, by rank, a word has come */
+    uint64_t base_step;           /* … rank 0's */
     struct value result[PARTS_N]; /* committed, to be applied */
-    /* Two-way contact, by worker. */
-    wid heard_id[WORKERS_N];
-    uint64_t heard_us[WORKERS_N];
-    uint64_t probing_us; /* since when it wants to hear from everyone it asks; 0: it does not */
-    uint64_t moved_us;   /* when anything last moved */
-    uint64_t stuck_us;   /* since when it asks its peers whether they are there; 0: it does not */
+    uint64_t made_in;             /* the term in which `sum` was made */
+
+    /* Its data plane: the term it is in, and its links by worker. */
+    uint64_t at;
+    uint32_t link[WORKERS_N];    /* the epoch of the link; 0: there is none that it knows of */
+    uint64_t claim[WORKERS_N];   /* the term that the peer has proved to be in, by this link */
+    uint64_t claimed[WORKERS_N]; /* … and what it was told */
+    uint32_t lost;               /* links of the group that broke in this term, a bit each */
+    bool links_changed;
+    uint64_t links_term; /* in which the core was told of them last */
+
+    /* What its agent has said, and it has not looked at. */
+    struct membership *told;
+    uint64_t told_active, told_lease_ms;
+    uint64_t active, lease_ms; /* … and has */
+    bool forgetting;
+
+    struct caller caller;
+    struct sim_copy copies[SAVES_N];
+
     uint64_t saved;
-    uint8_t fault; /* why it has stopped, if it has, … */
-    wid odd;       /* … and who is not like most */
     uint64_t reached;
+    struct report reported;
     struct generation known; /* the newest it was told of */
     struct member known_members[WORKERS_N];
     /* A script that knows nothing of muster, instead of all that. */
@@ -143,7 +208,9 @@ struct orch {
 /* ---- what may go wrong ---- */
 
 struct fortune {
-    uint32_t drop_ppm, duplicate_ppm, forge_ppm; /* of worker frames */
+    uint32_t break_ppm, forge_ppm; /* of worker frames: the link breaks */
+    uint32_t boundary_ppm;         /* of generations: links break when it is published */
+    uint32_t duplicate_ppm;        /* of levels between agents and the orchestrator */
     uint32_t control_drop_ppm;
     uint64_t delay_min_us, delay_max_us;
     uint64_t sync_min_us, sync_max_us;
@@ -156,10 +223,13 @@ struct sim_config {
     uint32_t nodes_n, slots, min, max;
     uint64_t steps_n;
     uint32_t checkpoint_every; /* 0: never */
+    uint32_t chunks_n;         /* of the state: it has so many shards at most */
+    uint32_t unsaved_ppm;      /* of writes: they fail */
+    bool keeps;                /* each host keeps every state in memory */
     uint64_t fate_end_us;      /* then everything heals */
-    bool pair_stays_cut;
+    enum { PAIR_HEALS, PAIR_STAYS_CUT, PAIR_FLAPS } pair; /* … but for two nodes */
     bool long_faults;
-    uint32_t digest_every, check_every;
+    uint32_t digest_every, check_every, silence_ms;
     /* A worker gives one hash at or after this step that is not what the others have; or (heal)
      * its state is another one from there on, once in each of odd_times lineages. */
     enum { ODD_NEVER, ODD_DIGEST, ODD_CHECK, ODD_STATE } odd;
@@ -167,8 +237,10 @@ struct sim_config {
     bool heal;
     uint64_t odd_from;
     uint32_t odd_worker;
-    uint8_t mode; /* enum mode, as the agents ask for it */
-    bool plain;   /* the scripts know nothing of muster */
+    uint8_t mode;  /* enum mode, as the agents ask for it */
+    bool plain;    /* the scripts know nothing of muster */
+    bool calls;    /* the workers do not train: they make steps_n calls that all agree on … */
+    bool together; /* … and all move to a newer generation after the same one */
 };
 
 /* ---- what must hold ---- */
@@ -185,9 +257,12 @@ struct era {
     bool vouched_odd; /* … and another one has said the odd one */
     bool told_stop;   /* a member settled in it as one who has stopped */
     uint64_t base;
-    bool tainted;         /* of the one that began a lineage: a state in it went wrong */
+    bool tainted;  /* of the one that began a lineage: a state in it went wrong */
+    bool finished; /* a member has ended, with this state */
+    uint64_t weights[PARTS_N];
     uint64_t head;        /* of the lineage that this one began: its newest committed step … */
     uint64_t last_active; /* … and its last active generation */
+    uint32_t outcomes;    /* … and where its calls are, from 1 on */
     uint32_t members_n;
     wid members[WORKERS_N];
     uint32_t workers[WORKERS_N]; /* where they run */
@@ -199,6 +274,15 @@ struct said {
     uint8_t digest[HASH_BYTES];
 };
 
+#define SHARDS_KEPT 4
+
+/* What lies on the disk of an attempt to save a step. */
+struct shards {
+    uint64_t generation;
+    uint32_t durable; /* a bit for each */
+    uint64_t weights[PARTS_N];
+};
+
 struct check {
     struct era eras[GENERATIONS_N]; /* by number */
     uint64_t newest;
@@ -206,15 +290,22 @@ struct check {
     uint64_t lineage;
     uint64_t head;                  /* the newest step that anyone has committed in this lineage */
     uint64_t first_in[STEPS_N + 1]; /* the generation that committed it first */
+    uint64_t made_in[STEPS_N + 1];  /* … and the term in which that result was made */
     uint64_t checkpoint, checkpoint_before;
     struct {
         bool there;
         uint64_t weights[PARTS_N];
-    } files[STEPS_N + 1];           /* what was saved after each step */
+    } files[STEPS_N + 1];                           /* what was saved after each step */
+    struct shards shards[STEPS_N + 1][SHARDS_KEPT]; /* … and is being, the newest attempts */
+    struct kept {
+        uint64_t step, lineage;
+    } kept[NODES_N];                /* in memory, by host */
+    bool last_unsaved;              /* a write of the last state has failed */
     struct said said[WORKERS_N][2]; /* … and in the one before */
     uint64_t agreed;                /* the newest step after which all members said the same */
     uint64_t given_up;              /* the newest active generation of which a record says so */
-    bool most_found; /* … or may: more than half of its members were alike, one was not */
+    bool most_found;  /* … or may: more than half of its members were alike, one was not */
+    uint64_t most_in; /* … of this one; those who saw it may have been lost before they said so */
     uint64_t heal_at;
     uint32_t heal_count, flips_n;
     uint64_t flip_lineage, flip_first; /* where the last was; the first step after which one was */
@@ -225,15 +316,22 @@ struct check {
     bool stopped;    /* somebody has, for that reason */
     bool second_run; /* the job has ended, and somebody came late enough to start it again */
     uint64_t programs_done_n;
+    struct outcome outcomes[LINEAGES_N][STEPS_N + 1]; /* of all calls that count */
+    uint32_t lineages_n;
+    bool leaving; /* a program has made all its calls, and ends: the others may go on without it */
     uint64_t commits_n, takeovers_n, heals_n, healed_newest, healed_us, flaps_n;
 };
 
 /* ---- events ---- */
 
 enum sim_kind {
-    SIM_UP,   /* a frame from an agent to the orchestrator */
-    SIM_DOWN, /* … and back */
-    SIM_DATA, /* a frame between workers */
+    SIM_UP,     /* a frame from an agent to the orchestrator */
+    SIM_DOWN,   /* … and back */
+    SIM_DATA,   /* a frame between workers */
+    SIM_BROKEN, /* a worker sees that a link is lost */
+    SIM_DIAL,   /* … and tries again */
+    SIM_FLAP,   /* a link breaks by itself */
+    SIM_OP,     /* … and what it is doing gets on, or takes too long */
     SIM_TO_AGENT,
     SIM_TO_WORKER,
     SIM_FORGET,
@@ -247,11 +345,10 @@ enum sim_kind {
     SIM_AGENT_TICK,
     SIM_WORKER_TICK,
     SIM_LOADED_DATA,
-    SIM_BASE,
     SIM_COMPUTED,
-    SIM_CHECKED,
     SIM_DIGESTED,
     SIM_APPLIED,
+    SIM_SAVED,
     SIM_STOP,
     SIM_PROGRAM,
     SIM_FATE
@@ -270,6 +367,30 @@ struct sim_event {
     uint8_t bytes[FRAME_BYTES];
 };
 
+/* A link between two workers: frames go in order, each way, and none is lost while it lives. */
+struct sim_link {
+    uint32_t epoch; /* of the connection: what was sent by an older one is lost */
+    bool up;
+    uint64_t cut_us;          /* since when nothing comes through; 0: it does */
+    uint64_t last_us[2];      /* when the last frame arrives, each way … */
+    uint32_t sent[2], got[2]; /* … and how many there were */
+};
+
+#define INBOX_N 96
+
+struct sim_frame {
+    uint8_t type; /* enum frame_type */
+    uint64_t term;
+    uint32_t n;
+    uint8_t key[KEY_BYTES];
+    uint8_t bytes[320];
+};
+
+struct inbox {
+    uint32_t first, n;
+    struct sim_frame frames[INBOX_N];
+};
+
 struct world {
     uint64_t seed;
     struct prng prng;
@@ -283,9 +404,13 @@ struct world {
     struct orch orch;
     struct machine machines[NODES_N];
     bool cut_up[NODES_N], cut_down[NODES_N], cut[NODES_N][NODES_N];
-    /* Scripts: frames of this type between these machines vanish. */
+    bool flaps[NODES_N][NODES_N]; /* links that do not last */
+    uint32_t split;               /* a machine + 1 that is to be alone with a result */
+    struct sim_link links[WORKERS_N][WORKERS_N]; /* [lower][higher] */
+    struct inbox *inboxes;                       /* [to][from], and [to][to]: mail put aside */
+    /* Scripts: frames of this name between these machines, and all behind them, are held up. */
     struct {
-        unsigned type;
+        const char *name;
         uint32_t from, to;
     } vanish[8];
     uint32_t vanish_n;
@@ -340,14 +465,30 @@ void trainer_life(struct world *w, uint32_t worker, wid self);
 void trainer_kill(struct world *w, uint32_t worker, uint32_t code);
 void trainer_event(struct world *w, struct sim_event *e);
 struct trainer *trainer_at(struct world *w, uint32_t worker);
+uint64_t trainer_generation(const struct trainer *t); /* that it acts in; 0: none */
+
+/* links.c */
+void links_reset(struct world *w);
+void links_break(struct world *w, uint32_t a, uint32_t b);    /* both sides see it soon */
+void links_drop(struct world *w, uint32_t worker, bool seen); /* all of a worker that is gone */
+void links_break_machine(struct world *w, uint32_t m);
+extern const char *const links_names[]; /* of frames; the last is NULL */
+
+/* calls.c */
+void calls_commit(struct world *w, uint32_t worker, uint64_t call);
+void calls_active(struct world *w, const struct era *era); /* it is, from now on */
 
 /* vouch.c */
 void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint64_t step);
 bool vouch_stopped(const struct world *w); /* the whole job has */
 
+/* save.c */
+void save_commit(struct world *w, uint32_t worker, uint64_t generation, uint64_t step);
+void save_done(struct world *w); /* the run is over */
+
 /* heal.c */
 void heal_flip(struct world *w, uint32_t worker, uint64_t step); /* the state after it, perhaps */
-void heal_save(struct world *w, uint32_t worker, uint64_t step);
+void heal_save(struct world *w, uint64_t generation, uint64_t step, const uint64_t *weights);
 void heal_told(struct world *w, uint32_t worker, const struct generation *g);
 /* What a fresh generation starts from: the newest that is not after `limit`. */
 uint64_t heal_load(struct world *w, uint32_t worker, uint64_t generation, uint64_t limit);
@@ -368,8 +509,6 @@ void program_addr(struct world *w, uint32_t worker, struct report *r);
 void net_up(struct world *w, uint32_t m, enum wire_type type, const void *msg);
 void net_keeper(struct world *w, uint32_t m, const struct msg_bye *bye);
 void net_down(struct world *w, uint32_t conn, enum wire_type type, const void *msg);
-void net_data(struct world *w, uint32_t from, wid to, const char *addr, const struct group *g,
-              enum wire_type type, const void *msg);
 void net_to_agent(struct world *w, uint32_t worker, enum wire_type type, const void *msg);
 void net_to_worker(struct world *w, uint32_t worker, enum wire_type type, const void *msg);
 bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, union wire_any *msg);
@@ -378,15 +517,21 @@ bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, uni
 void check_generation(struct world *w, const struct generation *g);
 void check_active(struct world *w, uint64_t generation);
 void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled);
+void check_finish(struct world *w, uint32_t worker);
 void check_forget(struct world *w, uint32_t worker);
 void check_restart(struct world *w);
 void check_after(struct world *w);
 bool check_done(const struct world *w);
+uint64_t check_stopped_us(const struct world *w); /* until when somebody is, or was */
 
 /* fate.c */
 void fate_draw(struct world *w);
 void fate_event(struct world *w, struct sim_event *e);
 void fate_heal(struct world *w);
+void fate_after(struct world *w);      /* every event */
+void fate_generation(struct world *w); /* one was published */
+void fate_commit(struct world *w, uint32_t worker);
+void fate_reduced(struct world *w, uint32_t worker);
 void fate_strike(struct world *w, uint64_t delay_us); /* every worker dies */
 
 /* seed.c: a whole run; true if nothing was wrong */

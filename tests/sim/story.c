@@ -48,7 +48,7 @@ static void tell_commits(struct story *st, const struct commits *c, uint64_t fir
         snprintf(steps, sizeof(steps), "steps %" PRIu64 "..%" PRIu64, first, last);
     }
     snprintf(text, sizeof(text), "%s %s in generation %" PRIu64 "%s", one ? "commits" : "commit",
-             steps, c->generation, c->settled ? ", settled among the survivors" : "");
+             steps, c->generation, c->how);
     put(st, who, text);
 }
 
@@ -88,12 +88,12 @@ static void tell_wait(struct story *st, const struct world *w)
     st->told_us = w->now_us;
 }
 
-static struct commits *commits_of(struct story *st, uint64_t generation, bool settled)
+static struct commits *commits_of(struct story *st, uint64_t generation, const char *how)
 {
     struct commits *c;
 
     for (uint32_t i = 0; i < st->commits_n; i++) {
-        if (st->commits[i].generation == generation && st->commits[i].settled == settled) {
+        if (st->commits[i].generation == generation && strcmp(st->commits[i].how, how) == 0) {
             return &st->commits[i];
         }
     }
@@ -103,7 +103,7 @@ static struct commits *commits_of(struct story *st, uint64_t generation, bool se
     c = &st->commits[st->commits_n++];
     memset(c, 0, sizeof(*c));
     c->generation = generation;
-    c->settled = settled;
+    c->how = how;
     return c;
 }
 
@@ -112,7 +112,7 @@ static struct commits *commits_of(struct story *st, uint64_t generation, bool se
 static void count_samples(struct story *st, const struct world *w, const struct trainer *t,
                           uint64_t step, bool settled)
 {
-    if (w->check.eras[t->step.group.number % GENERATIONS_N].lineage != w->check.lineage) {
+    if (w->check.eras[trainer_generation(t) % GENERATIONS_N].lineage != w->check.lineage) {
         return; /* A zombie learns what its lineage had committed before it was given up. */
     }
     if (st->lineage != w->check.lineage) { /* It starts over from where this one has its base. */
@@ -121,9 +121,9 @@ static void count_samples(struct story *st, const struct world *w, const struct 
     }
     if (step > st->head) {
         st->head = step;
-        st->first_in[step] = t->step.group.number;
+        st->first_in[step] = trainer_generation(t);
         st->samples[step] = t->sum[0].n;
-    } else if (!settled && t->step.group.number > st->first_in[step]) {
+    } else if (!settled && trainer_generation(t) > st->first_in[step]) {
         st->repeated_n += t->sum[0].n;
     }
 }
@@ -133,11 +133,15 @@ static void on_commit(struct trace_sink *sink, struct world *w, uint32_t worker,
 {
     struct story *st = (struct story *)sink;
     const struct trainer *t = trainer_at(w, worker);
-    struct commits *c = commits_of(st, t->step.group.number, settled);
+    const bool round = term_round(step_term(&t->step)) > 0;
+    const char *how = !settled ? ""
+                      : round  ? ", settled after a break"
+                               : ", settled among the survivors";
+    struct commits *c = commits_of(st, trainer_generation(t), how);
 
     if (st->deeds_n > 0 && c->by[step] == 0) { /* The deeds were before this. */
         flush(st);
-        c = commits_of(st, t->step.group.number, settled);
+        c = commits_of(st, trainer_generation(t), how);
     }
     c->by[step] |= 1u << worker;
     st->told_us = w->now_us;
@@ -210,21 +214,29 @@ static void deed(struct story *st, const struct world *w, uint32_t worker, const
 static void watch_phase(struct story *st, const struct world *w, const struct step *s,
                         const struct seen *was, uint32_t worker)
 {
+    const enum step_phase phase = step_phase(s);
+    const uint32_t round = term_round(step_term(s));
     char text[100];
 
-    if (was->phase == STEP_LOADING && s->phase != STEP_LOADING && s->entered != 0) {
-        snprintf(text, sizeof(text), "the state of step %" PRIu64, s->committed);
+    if (was->phase == STEP_LOADING && phase != STEP_LOADING && step_entered(s) != 0) {
+        snprintf(text, sizeof(text), "the state of step %" PRIu64, step_committed(s));
         deed(st, w, worker, "has", "have", text);
     }
-    if (was->phase != STEP_PARKED && s->phase == STEP_PARKED) {
+    if (was->phase != STEP_PARKED && phase == STEP_PARKED) {
         deed(st, w, worker, "stands", "stand", "aside, state kept");
     }
-    if (was->phase == STEP_SETTLING && s->phase != STEP_SETTLING && was->holds && !s->holds &&
-        was->committed == s->committed) {
+    if (was->phase == STEP_SETTLING && phase != STEP_SETTLING && was->holds && !step_holds(s) &&
+        was->committed == step_committed(s) && step_entered(s) != 0) {
         snprintf(text, sizeof(text),
                  "the result of step %" PRIu64 ": not all hold it, so nobody has committed it",
-                 s->committed + 1);
+                 step_committed(s) + 1);
         deed(st, w, worker, "drops", "drop", text);
+    }
+    if (was->phase == STEP_SETTLING && phase != STEP_SETTLING && phase != STEP_PARKED &&
+        phase != STEP_OUT && was->term == step_term(s) && round > 0) {
+        snprintf(text, sizeof(text), "on in round %u of generation %" PRIu64, round,
+                 term_generation(was->term));
+        deed(st, w, worker, "goes", "go", text);
     }
 }
 
@@ -235,7 +247,7 @@ static void watch_worker(struct story *st, struct world *w, uint32_t worker)
     bool same = t->running && was->self == t->self;
     uint64_t until_us = MAX(t->stopped_until_us, w->machines[worker / SLOTS_N].stopped_until_us);
     bool stopped = t->running && until_us > w->now_us;
-    bool paused = t->running && t->step.entered != 0 && step_orphaned(&t->step);
+    bool paused = t->running && step_entered(&t->step) != 0 && step_orphaned(&t->step);
 
     if (same && was->stopped && !stopped) {
         deed(st, w, worker, "wakes", "wake", "up");
@@ -243,14 +255,15 @@ static void watch_worker(struct story *st, struct world *w, uint32_t worker)
     if (same) {
         watch_phase(st, w, &t->step, was, worker);
     }
-    if (same && paused != was->paused && t->step.entered != 0) {
+    if (same && paused != was->paused && step_entered(&t->step) != 0) {
         deed(st, w, worker, paused ? "pauses:" : "goes on:", paused ? "pause:" : "go on:",
              paused ? "out of touch for too long" : "in touch again");
     }
     *was = (struct seen){.self = t->running ? t->self : 0,
-                         .phase = t->step.phase,
-                         .committed = t->step.committed,
-                         .holds = t->step.holds,
+                         .phase = step_phase(&t->step),
+                         .term = step_term(&t->step),
+                         .committed = step_committed(&t->step),
+                         .holds = step_holds(&t->step),
                          .paused = paused,
                          .stopped = stopped};
 }

@@ -37,7 +37,7 @@ void trace_commit(struct world *w, uint32_t worker, uint64_t step, bool settled)
         sink->commit(sink, w, worker, step, settled);
     } else {
         trace(w, trace_worker(w, t->self), "commits step %" PRIu64 " in generation %" PRIu64 "%s",
-              step, t->step.group.number, settled ? " (settled)" : "");
+              step, trainer_generation(t), settled ? " (settled)" : "");
     }
 }
 

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define DIGEST_US 100
-
 static void hash_make(uint64_t a, uint64_t b, uint8_t hash_out[HASH_BYTES])
 {
     uint64_t words[2] = {prng_mix(a) | 1, prng_mix(a ^ prng_mix(b))};
@@ -27,19 +25,6 @@ static void check_make(struct world *w, const uint64_t *weights, uint64_t step, 
 
 /* ---- the driver ---- */
 
-void vouch_ask(struct world *w, uint32_t worker, const struct step_effect *e)
-{
-    bool checks = e->kind == STEP_CHECK;
-    uint64_t delay_us =
-        checks ? (w->fortune.slice_min_us + w->fortune.slice_max_us) / 2 : DIGEST_US;
-    struct sim_event *f = world_after(w, delay_us, checks ? SIM_CHECKED : SIM_DIGESTED, worker,
-                                      trainer_at(w, worker)->life);
-
-    f->a = e->step;
-    f->b = e->slice;
-    f->from = trainer_at(w, worker)->self;
-}
-
 /* This one hash is another; `step` is that of the READY that will carry it. */
 static void spoil(struct world *w, uint32_t worker, uint64_t step, uint8_t hash[HASH_BYTES])
 {
@@ -54,30 +39,31 @@ static void spoil(struct world *w, uint32_t worker, uint64_t step, uint8_t hash[
     }
 }
 
-void vouch_event(struct world *w, uint32_t worker, const struct sim_event *f)
+void vouch_digest(struct world *w, uint32_t worker)
 {
     struct trainer *t = trainer_at(w, worker);
     uint8_t hash[HASH_BYTES];
-    struct step_event e = {.step = f->a, .slice = (uint32_t)f->b, .u.hash = hash};
+    struct step_event e = {.kind = STEP_ON_DIGEST, .step = t->doing.step, .u.hash = hash};
 
-    if (f->from != t->self || !t->step.applied) {
-        return;
+    digest_make(t->weights, hash);
+    if (w->config.odd == ODD_DIGEST) {
+        spoil(w, worker, e.step + 1, hash);
     }
-    if (f->kind == SIM_DIGESTED && f->a == t->step.committed) {
-        e.kind = STEP_ON_DIGEST;
-        digest_make(t->weights, hash);
-        if (w->config.odd == ODD_DIGEST) {
-            spoil(w, worker, e.step + 1, hash);
-        }
-        trainer_step(w, worker, &e);
-    } else if (f->kind == SIM_CHECKED && f->a == t->step.committed + 1) {
-        e.kind = STEP_ON_CHECKED;
-        check_make(w, t->weights, e.step, e.slice, hash);
-        if (w->config.odd == ODD_CHECK) {
-            spoil(w, worker, e.step, hash);
-        }
-        trainer_step(w, worker, &e);
+    trainer_step(w, worker, &e);
+}
+
+void vouch_check(struct world *w, uint32_t worker, uint32_t slice)
+{
+    struct trainer *t = trainer_at(w, worker);
+    uint8_t hash[HASH_BYTES];
+    struct step_event e = {
+        .kind = STEP_ON_CHECKED, .step = t->doing.step, .slice = slice, .u.hash = hash};
+
+    check_make(w, t->weights, e.step, slice, hash);
+    if (w->config.odd == ODD_CHECK) {
+        spoil(w, worker, e.step, hash);
     }
+    trainer_step(w, worker, &e);
 }
 
 /* ---- what must hold ---- */
@@ -116,11 +102,12 @@ void vouch_ready(struct world *w, uint32_t worker, const struct step_effect *e)
 {
     const struct msg_ready *m = e->ready;
     const struct step *s = &trainer_at(w, worker)->step;
+    const uint64_t generation = term_generation(e->term);
 
-    note(w, e->group->number, m->step, m->digest, m->check);
-    heal_said(w, worker, e->group->number, m->step, m->digest);
-    if (s->config.digest_every == 1 && s->phase == STEP_HELD && m->step == s->committed + 1 &&
-        m->step > 1 && m->digest[0] == 0) {
+    note(w, generation, m->step, m->digest, m->check);
+    heal_said(w, worker, generation, m->step, m->digest);
+    if (w->config.digest_every == 1 && step_phase(s) == STEP_HELD &&
+        m->step == step_committed(s) + 1 && m->step > 1 && m->digest[0] == 0) {
         world_fail(w, "%s says READY for step %" PRIu64 " without the digest that is due",
                    trace_worker(w, m->from), m->step);
     }
@@ -130,9 +117,11 @@ void vouch_settle(struct world *w, uint32_t worker, const struct step_effect *e)
 {
     const struct msg_settle *m = e->settle;
 
-    note(w, e->group->number, m->step + 1, m->digest, m->check);
-    heal_said(w, worker, e->group->number, m->step + 1, m->digest);
-    era_of(w, e->group->number)->told_stop |= m->diverged != 0;
+    const uint64_t generation = term_generation(e->term);
+
+    note(w, generation, m->step + 1, m->digest, m->check);
+    heal_said(w, worker, generation, m->step + 1, m->digest);
+    era_of(w, generation)->told_stop |= m->diverged != 0;
 }
 
 static bool differs(const struct world *w, const struct era *era)
@@ -159,19 +148,17 @@ void vouch_commit(struct world *w, uint32_t worker, const struct era *era, uint6
 
 void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
 {
-    const struct era *era = era_of(w, e->group->number);
+    const struct era *era = era_of(w, e->group->g.number);
     const char *who = trace_worker(w, trainer_at(w, worker)->self);
     bool named = false;
     char odd[WORKERS_N * 8] = "";
     size_t at = 0;
 
     w->check.stopped = true;
-    trainer_at(w, worker)->fault = e->difference == STEP_GRADIENTS ? FAULT_GRADIENTS : FAULT_STATES;
-    trainer_at(w, worker)->odd = e->most ? e->group->ids[e->odd[0]] : 0;
     for (uint32_t i = 0; i < e->odd_n; i++) {
         at += (size_t)snprintf(odd + at, sizeof(odd) - at, " %s",
-                               trace_worker(w, e->group->ids[e->odd[i]]));
-        named |= e->group->ids[e->odd[i]] == w->check.odd_self;
+                               trace_worker(w, e->group->members[e->odd[i]].worker));
+        named |= e->group->members[e->odd[i]].worker == w->check.odd_self;
     }
     trace(w, who, "stops before step %" PRIu64 ": %s%s", e->step,
           e->difference == STEP_STATES      ? "states differ:"
@@ -201,7 +188,7 @@ bool vouch_stopped(const struct world *w)
             &w->machines[era->workers[i] / SLOTS_N].trainers[era->workers[i] % SLOTS_N];
 
         if (t->running && t->self == era->members[i]) {
-            if (t->step.phase != STEP_STOPPED) {
+            if (step_phase(&t->step) != STEP_STOPPED) {
                 return false;
             }
             stopped_n++;

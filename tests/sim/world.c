@@ -17,17 +17,8 @@ struct world *world_open(void)
     mu_assert(w != NULL);
     w->events = calloc(EVENTS_N, sizeof(*w->events));
     mu_assert(w->events != NULL);
-    for (uint32_t m = 0; m < NODES_N; m++) {
-        for (uint32_t s = 0; s < SLOTS_N; s++) {
-            struct step_config config = {.self = 1,
-                                         .slices_n = SLICES_N,
-                                         .members_max = WORKERS_N,
-                                         .steps_n = 1,
-                                         .orphan_ms = 1};
-
-            mu_assert(step_init(&w->machines[m].trainers[s].step, &config) == MU_OK);
-        }
-    }
+    w->inboxes = calloc((size_t)WORKERS_N * WORKERS_N, sizeof(*w->inboxes));
+    mu_assert(w->inboxes != NULL);
     return w;
 }
 
@@ -42,29 +33,31 @@ static void drop_orch(struct world *w)
     memset(&w->orch, 0, sizeof(w->orch));
 }
 
+static void close_trainers(struct machine *m)
+{
+    for (uint32_t s = 0; s < SLOTS_N; s++) {
+        step_close(&m->trainers[s].step);
+        membership_close(m->trainers[s].told);
+    }
+}
+
 void world_close(struct world *w)
 {
     drop_orch(w);
     for (uint32_t m = 0; m < NODES_N; m++) {
         agent_close(&w->machines[m].agent);
-        for (uint32_t s = 0; s < SLOTS_N; s++) {
-            step_close(&w->machines[m].trainers[s].step);
-        }
+        close_trainers(&w->machines[m]);
     }
+    free(w->inboxes);
     free(w->events);
     free(w);
 }
 
 static void reset_machine(struct machine *m, uint32_t index)
 {
-    struct trainer trainers[SLOTS_N];
-
     agent_close(&m->agent);
-    for (uint32_t s = 0; s < SLOTS_N; s++) {
-        trainers[s] = (struct trainer){.step = m->trainers[s].step};
-    }
+    close_trainers(m);
     memset(m, 0, sizeof(*m));
-    memcpy(m->trainers, trainers, sizeof(trainers));
     snprintf(m->name, sizeof(m->name), "%c", 'a' + (char)index);
 }
 
@@ -84,6 +77,9 @@ void world_reset(struct world *w, uint64_t seed)
     memset(w->cut_up, 0, sizeof(w->cut_up));
     memset(w->cut_down, 0, sizeof(w->cut_down));
     memset(w->cut, 0, sizeof(w->cut));
+    memset(w->flaps, 0, sizeof(w->flaps));
+    w->split = 0;
+    links_reset(w);
     w->vanish_n = 0;
     w->healed = w->failed = w->traced = w->quiet = false;
     w->why[0] = '\0';
@@ -161,14 +157,17 @@ static enum receiver receiver_of(enum sim_kind kind)
     case SIM_AGENT_TICK:
         return TO_MACHINE;
     case SIM_DATA:
+    case SIM_BROKEN:
+    case SIM_FLAP:
+    case SIM_DIAL:
+    case SIM_OP:
     case SIM_TO_WORKER:
     case SIM_WORKER_TICK:
     case SIM_LOADED_DATA:
-    case SIM_BASE:
     case SIM_COMPUTED:
-    case SIM_CHECKED:
     case SIM_DIGESTED:
     case SIM_APPLIED:
+    case SIM_SAVED:
     case SIM_STOP:
     case SIM_PROGRAM:
         return TO_TRAINER;
@@ -231,6 +230,7 @@ bool world_next(struct world *w)
     }
     w->events_n++;
     deliver(w, e);
+    fate_after(w);
     e->next_free = w->free_event;
     w->free_event = i;
     check_after(w);

@@ -13,11 +13,12 @@ import torch.distributed as dist
 from .. import _muster, errors
 from ..errors import PeerLost
 from ._store import MISSING, Client, Server
+from ._watch import Watched, use_store
 
 PAUSE_S = 0.02  # Between two looks at what others may have done.
-GONE_S = 5  # So long it may take until we hear that the worker that has the store is gone.
+GONE_S = 30  # So long it may take until we hear that a worker is gone: until its node's lease ends.
 CONNECT_S = 10
-WORD_BYTES = 160  # Of one rank's, when they tell each other where they are.
+WORD_BYTES = 160  # In which rank 0 tells where its store is.
 
 
 class Place(NamedTuple):
@@ -28,37 +29,37 @@ class Place(NamedTuple):
 
 
 class Members:
-    """Those of one generation, and whether all of them are in the newest as well."""
+    """Those of one generation, which this worker is in."""
 
-    def __init__(self, run, generation: int, addresses=None):
+    def __init__(self, run, generation: int):
         self._run = run
         self._generation = generation
-        self._addresses = addresses
         self.check()
 
     def check(self):
-        """Raises PeerLost if one of them is gone."""
-        world = self._run.world()
-        addresses = frozenset(world[9])
-        if self._addresses is None and world[0] == self._generation:
-            self._addresses = addresses
-        elif self._addresses is not None and not self._addresses <= addresses:
-            gone = ', '.join(sorted(self._addresses - addresses))
-            raise errors.make(_muster.STATUSES['MU_EPEER'],
-                              f'{gone} of generation {self._generation} is gone: '
-                              'destroy_process_group(), then init_process_group() again')
+        """Raises PeerLost if one of them is gone, and Done if the run has ended."""
+        try:
+            self._run.group_check(self._generation)
+        except PeerLost as error:
+            raise errors.make(error.status, f'{error}: destroy_process_group(), then '
+                              'init_process_group() again') from None
 
     def ask(self, call, *arguments):
         """A call that another member answers. If it fails that one is gone, or so busy that it does
         not answer: which of them, muster will know soon."""
+        self.check()
         try:
             return call(*arguments)
         except OSError:
-            until = time.monotonic() + GONE_S
-            while time.monotonic() < until:
-                self.check()
-                time.sleep(PAUSE_S)
+            self.blame()
             raise
+
+    def blame(self):
+        """Something failed that another member takes part in: raises PeerLost if one is gone."""
+        until = time.monotonic() + GONE_S
+        while time.monotonic() < until:
+            self.check()
+            time.sleep(PAUSE_S)
 
 
 def to_bytes(value) -> bytes:
@@ -81,9 +82,8 @@ class Store(dist.Store):
         self._holder.close()
 
     def _ask(self, what, key='', first=b'', second=b''):
-        self._members.check()
-        return self._members.ask(self._holder.call, what, key.encode(), to_bytes(first),
-                                 to_bytes(second))
+        return use_store(self._members, self._members.ask, self._holder.call, what, key.encode(),
+                         to_bytes(first), to_bytes(second))
 
     def set_timeout(self, timeout):
         self._limit = timeout
@@ -138,23 +138,27 @@ def host_of(address: str) -> str:
 
 def reach_store(place: Place, members: Members, host: str, port: int, word: str) -> Store:
     """Another worker holds it."""
-    return Store(place, members, host, port, members.ask(Client, host, port, word, CONNECT_S))
+    client = Watched(lambda: Client(host, port, word, CONNECT_S, members.check), members).finish()
+    return Store(place, members, host, port, client)
 
 
 def _open(run, place: Place) -> Store:
-    """All tell all their address, and rank 0 where its store is, by the data plane: if somebody is
-    lost meanwhile, all hear of it."""
-    address = own_address(run)
-    server = Server(host_of(address)) if place.rank == 0 else None
-    mine = f'{address or "?"} {server.port} {server.word}' if server else address or '?'
-    said = bytearray(WORD_BYTES * place.size)
-    run.make(_muster.ALLGATHER, mine.encode().ljust(WORD_BYTES), said, WORD_BYTES, _muster.U8)
-    rows = [said[at:at + WORD_BYTES].decode().split() for at in range(0, len(said), WORD_BYTES)]
-    members = Members(run, place.generation, frozenset(row[0] for row in rows) - {'?'})
-    host, port, word = host_of(rows[0][0]), int(rows[0][1]), rows[0][2]
+    """Rank 0 tells all where its store is, by the data plane: if somebody is lost meanwhile, all hear of it."""
+    server = Server(host_of(own_address(run))) if place.rank == 0 else None
+    said = bytearray(WORD_BYTES)
     if server:
-        return Store(place, members, host, port, server)
-    return reach_store(place, members, host, port, word)
+        said[:] = f'{host_of(own_address(run))} {server.port} {server.word}'.encode().ljust(WORD_BYTES)
+    try:
+        run.make(_muster.BROADCAST, said, said, WORD_BYTES, _muster.U8)
+        members = Members(run, place.generation)
+    except BaseException:
+        if server:
+            server.close()
+        raise
+    host, port, word = said.decode().split()
+    if server:
+        return Store(place, members, host, int(port), server)
+    return reach_store(place, members, host, int(port), word)
 
 
 def meet(run) -> Store:

@@ -64,13 +64,15 @@ class StockGroup:
             self._store = None
             self._place = Place(0, -1, 0)
 
-    def _make(self, find_store):
-        """All or nothing."""
+    def _clear(self):
         self.close()
         if dist.is_initialized():
             raise RuntimeError('there is a default process group that process_group() has not made: '
                                'destroy_process_group() first')
-        self._store = store = find_store()
+
+    def _make(self, store):
+        """All or nothing."""
+        self._store = store
         try:
             dist.init_process_group(self._backend, store=store, rank=store.place.rank,
                                     world_size=store.place.size, timeout=self._timeout)
@@ -92,8 +94,10 @@ class StockGroup:
 
     def _follow_newest(self):
         while not self._is_newest():
+            self._clear()
+            store = _meeting.meet(self._core)
             try:
-                self._make(lambda: _meeting.meet(self._core))
+                self._make(store)
             except PeerLost:
                 continue  # … while it was made: the next generation is due.
 
@@ -102,7 +106,8 @@ class StockGroup:
     def _follow_step(self):
         place = Place(*self._core.group()[:3])
         if place.generation != self._place.generation:
-            self._make(lambda: self._find_store(place))
+            self._clear()
+            self._make(self._find_store(place))
 
     def _find_store(self, place):
         members = _meeting.Members(self._core, place.generation)

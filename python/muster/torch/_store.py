@@ -6,12 +6,15 @@ only. A request is a letter and three fields, each with its length before it; an
 """
 import hmac
 import secrets
+import select
 import socket
 import struct
 import threading
+import time
 
 LENGTH = struct.Struct('<I')
 FIELD_MAX = 16 << 20
+LOOK_MS = 20
 MISSING, FOUND = b'-', b'+'
 
 
@@ -117,18 +120,34 @@ class Server:
 
 
 class Client:
-    """In the others."""
+    """In the others. look: called from time to time while the other side has not answered; it may raise."""
 
-    def __init__(self, host, port, word, timeout_s):
+    def __init__(self, host, port, word, timeout_s, look=lambda: None):
         self._lock = threading.Lock()
+        self._timeout_s = timeout_s
+        self._look = look
         self._link = socket.create_connection((host, port), timeout_s)
         self._link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._link.sendall(word.encode())
 
     def call(self, *fields):
         with self._lock:
-            send_fields(self._link, *fields)
-            return read_field(self._link)
+            try:
+                send_fields(self._link, *fields)
+                self._wait()
+                return read_field(self._link)
+            except BaseException:
+                self._link.close()  # An answer that comes later is not to be taken for that of the next call.
+                raise
 
     def close(self):
         self._link.close()
+
+    def _wait(self):
+        until = time.monotonic() + self._timeout_s
+        answer = select.poll()
+        answer.register(self._link, select.POLLIN)
+        while not answer.poll(LOOK_MS):
+            self._look()
+            if time.monotonic() > until:
+                raise TimeoutError(f'the store has not answered within {self._timeout_s} s')

@@ -32,6 +32,7 @@ from ..run import current, join
 from . import _meeting
 from ._group import ProcessGroup
 from ._stock import process_group
+from ._watch import begin_anew
 
 # The module: in torch.distributed there is a function of that name.
 _handlers = importlib.import_module('torch.distributed.rendezvous')._rendezvous_handlers
@@ -83,7 +84,11 @@ def _env_handler(url, **more):
     run = joined()
     if _store is not None:
         _store.close()
-    _store = _meeting.meet(run)
+    try:
+        _store = _meeting.meet(run)
+    except BaseException:
+        begin_anew()
+        raise
     _set_environment(run, _store)
     _check_wish(url, _store.place)
     yield _store, _store.place.rank, _store.place.size

@@ -11,7 +11,7 @@
  *
  * It says what it does, a line each:
  *     pid=12
- *     step=3 generation=2 rank=0 world=3 samples=16
+ *     step=3 generation=2 rank=0 world=3 samples=16 us=99      (by CLOCK_MONOTONIC)
  *     element=3 value=2 generation=1      (--shard: the element that it had in that step)
  *     heard=3 saved=1                     (while it waits for its limit: the newest generation, and
  *                                         how many checkpoints it has ended, each time that
@@ -64,6 +64,14 @@ static void pause_us(uint64_t us)
 
     while (us > 0 && nanosleep(&ts, &ts) != 0) {
     }
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
 static uint64_t number_of(const char *variable)
@@ -246,8 +254,9 @@ static void on_step(struct trainer *t, const mu_work *work)
         (t->corrupt_times == 0 || t->corrupted_n++ < t->corrupt_times)) {
         t->weights[t->count / 2] += 1;
     }
-    printf("step=%" PRIu64 " generation=%" PRIu64 " rank=%d world=%d samples=%" PRIu64 "\n",
-           work->step, work->generation, work->rank, work->world, work->step_samples);
+    printf("step=%" PRIu64 " generation=%" PRIu64 " rank=%d world=%d samples=%" PRIu64
+           " us=%" PRIu64 "\n",
+           work->step, work->generation, work->rank, work->world, work->step_samples, now_us());
     if (work->step == t->save_at && mu_checkpoint(t->run) != MU_OK) {
         printf("unsaved=%" PRIu64 " why=%s\n", work->step, mu_error());
     }

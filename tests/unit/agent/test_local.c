@@ -259,9 +259,9 @@ static void a_worker_attaches_speaks_hears_and_goes(void **state)
 static void every_word_of_a_worker_is_passed_on(void **state)
 {
     uint8_t value[] = "value";
-    struct report report = {.slot = 9, .phase = PHASE_WARM, .step = 5};
+    struct report report = {
+        .slot = 9, .phase = PHASE_WARM, .step = 5, .apart_n = 1, .apart[0].peer = 2};
     struct msg_forget forget = {.worker = 1};
-    struct msg_suspect suspect = {.by = 1, .peer = 2, .generation = 3};
     struct msg_sync sync = {.request = 4, .tag = "t", .data_n = 5, .data = value};
     struct kit k;
     int fd;
@@ -273,14 +273,12 @@ static void every_word_of_a_worker_is_passed_on(void **state)
     wait_for(&k, &k.frames_n, 1);
     assert_int_equal(k.slot, 0); /* whatever it says of itself */
     assert_int_equal(k.msg.report.step, 5);
+    assert_true(k.msg.report.apart_n == 1 && k.msg.report.apart[0].peer == 2);
     say(fd, WIRE_FORGET, &forget);
     wait_for(&k, &k.frames_n, 2);
     assert_int_equal(k.type, WIRE_FORGET);
-    say(fd, WIRE_SUSPECT, &suspect);
-    wait_for(&k, &k.frames_n, 3);
-    assert_int_equal(k.msg.suspect.peer, 2);
     say(fd, WIRE_SYNC, &sync);
-    wait_for(&k, &k.frames_n, 4);
+    wait_for(&k, &k.frames_n, 3);
     assert_string_equal(k.data, "value");
     close(fd);
     close_kit(&k);

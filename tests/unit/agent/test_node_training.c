@@ -1,7 +1,7 @@
 /* What an agent does for workers that train: leases, numbers, leaving, hanging. This program is
  * the worker too. */
 #include "net/client.h"
-#include "run/train.h"
+#include "train/train.h"
 #include "unit/agent/node_kit.h"
 
 #include <signal.h>
@@ -114,28 +114,47 @@ static int be_counter(void)
     return mu_leave(run) == MU_OK ? 0 : 9;
 }
 
+static uint64_t newest_of(mu_run *run)
+{
+    uint64_t number;
+
+    pthread_mutex_lock(&run->lock);
+    number = run_newest(run);
+    pthread_mutex_unlock(&run->lock);
+    return number;
+}
+
 /* As if it trained: from now on only mu_next() could notice that it was left out. */
-static void hang(mu_run *run)
+static void train(mu_run *run, struct report how)
 {
     pthread_mutex_lock(&run->lock);
-    train_get(run)->entered = run->entered;
+    run->crew = &train_get(run)->crew;
+    run->crew->report = how;
+    run->crew->report.entered = run->entered;
     told_again(run);
     pthread_mutex_unlock(&run->lock);
+}
+
+static void hang(mu_run *run)
+{
+    train(run, (struct report){0});
     worker_say("hung", "%s %llu\n", getenv("MUSTER_NODE"), (unsigned long long)run->life.worker);
     for (;;) {
         pause();
     }
 }
 
+/* … and goes on in whatever generation comes. */
 static void suspect(mu_run *run, wid peer)
 {
-    struct msg_suspect m = {.peer = peer, .idle_ms = 1250};
+    uint64_t in = newest_of(run);
 
-    pthread_mutex_lock(&run->lock);
-    m.by = run->life.worker;
-    m.generation = run->newest.number;
-    control_say(run, WIRE_SUSPECT, &m);
-    pthread_mutex_unlock(&run->lock);
+    train(run, (struct report){
+                   .apart_in = in, .apart_n = 1, .apart = {{.peer = peer, .idle_ms = 1250}}});
+    while (mu_wait(run, in, MU_FOREVER) == MU_OK) {
+        in = newest_of(run);
+        train(run, (struct report){0});
+    }
 }
 
 /* The first of node b hangs; that of node a suspects it. */

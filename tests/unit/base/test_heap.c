@@ -2,6 +2,7 @@
 
 #include "base/heap.h"
 #include "base/prng.h"
+#include "lib/chance.h"
 
 #include <stdlib.h>
 

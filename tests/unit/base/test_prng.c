@@ -1,6 +1,7 @@
 #include "unit/unit.h"
 
 #include "base/prng.h"
+#include "lib/chance.h"
 
 /* The published first outputs of splitmix64 from state 1234567. */
 static void the_mixer_is_splitmix64(void **state)

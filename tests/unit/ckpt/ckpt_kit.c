@@ -123,7 +123,6 @@ int ckpt_kit_save(const struct ckpt_kit *k, const struct ckpt_target *t, struct 
     for (uint32_t i = 0; rc == MU_OK && i < t->shards_n; i++) {
         rc = ckpt_write_shard(t, i, ckpt_kit_data(k, t, i), NULL, why);
     }
-    rc = rc == MU_OK ? ckpt_gathered(t, NULL, why) : rc;
     return rc == MU_OK ? ckpt_commit(t, &mark, k->parts, KIT_PARTS, why) : rc;
 }
 

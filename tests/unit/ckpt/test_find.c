@@ -218,6 +218,11 @@ static void multiples_stay_too(void **state)
     expect_steps("60");
 }
 
+static void begin(const struct ckpt_target *t)
+{
+    assert_int_equal(ckpt_write_shard(t, 0, ckpt_kit_data(&kit, t, 0), NULL, &why), MU_OK);
+}
+
 static void what_attempts_left_goes_but_not_what_is_being_written(void **state)
 {
     struct ckpt_target mine = ckpt_kit_target(&kit, 20, "mine", 2);
@@ -227,11 +232,11 @@ static void what_attempts_left_goes_but_not_what_is_being_written(void **state)
     struct ckpt_target later = ckpt_kit_target(&kit, 30, "other", 2);
 
     save(20);
-    ckpt_fail_shard(&mine, 0, "x");
-    ckpt_fail_shard(&before, 1, "x");
-    ckpt_fail_shard(&older, 0, "x");
-    ckpt_fail_shard(&same, 0, "x");
-    ckpt_fail_shard(&later, 0, "x");
+    begin(&mine);
+    begin(&before);
+    begin(&older);
+    begin(&same);
+    begin(&later);
     prune(1, 0, "mine");
     assert_true(exists(".step-000000000020.mine"));
     assert_false(exists(".step-000000000010.mine"));

@@ -125,31 +125,14 @@ static void all_must_have_left_their_sums(void **state)
 {
     const struct ckpt_target t = ckpt_kit_target(&kit, 9, "g1", 3);
     const struct ckpt_mark mark = ckpt_kit_mark(9);
-    uint32_t shard = 77;
 
-    assert_int_equal(ckpt_gathered(&t, &shard, &why), MU_EAGAIN);
-    assert_int_equal(shard, 0);
     assert_int_equal(ckpt_write_shard(&t, 0, ckpt_kit_data(&kit, &t, 0), NULL, &why), MU_OK);
     assert_int_equal(ckpt_write_shard(&t, 2, ckpt_kit_data(&kit, &t, 2), NULL, &why), MU_OK);
-    assert_int_equal(ckpt_gathered(&t, &shard, &why), MU_EAGAIN);
-    assert_int_equal(shard, 1);
     assert_int_equal(ckpt_commit(&t, &mark, kit.parts, KIT_PARTS, &why), MU_EIO);
     assert_int_equal(ckpt_kit_count(&kit), 0);
     assert_int_equal(ckpt_write_shard(&t, 1, ckpt_kit_data(&kit, &t, 1), NULL, &why), MU_OK);
-    assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_OK);
     assert_int_equal(ckpt_commit(&t, &mark, kit.parts, KIT_PARTS, &why), MU_OK);
     assert_int_equal(ckpt_kit_load(&kit, 9, &why), MU_OK);
-}
-
-static void one_that_fails_tells_the_others_why(void **state)
-{
-    const struct ckpt_target t = ckpt_kit_target(&kit, 9, "g1", 3);
-    uint32_t shard = 77;
-
-    ckpt_fail_shard(&t, 2, "rank 2 has no state");
-    assert_int_equal(ckpt_gathered(&t, &shard, &why), MU_EIO);
-    assert_int_equal(shard, 2);
-    assert_string_equal(why.text, "rank 2 has no state");
 }
 
 static void a_cancelled_writer_leaves_no_shard(void **state)
@@ -158,8 +141,7 @@ static void a_cancelled_writer_leaves_no_shard(void **state)
     _Atomic bool cancel = true;
 
     assert_int_equal(ckpt_write_shard(&t, 1, ckpt_kit_data(&kit, &t, 1), &cancel, &why), MU_EDONE);
-    expect_files(".step-000000000009.g1", "shard-0001.failed");
-    assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_EIO);
+    expect_files(".step-000000000009.g1", "");
 }
 
 static void what_a_writer_told_before_does_not_count(void **state)
@@ -167,11 +149,10 @@ static void what_a_writer_told_before_does_not_count(void **state)
     const struct ckpt_target t = ckpt_kit_target(&kit, 9, "g1", 1);
     _Atomic bool cancel = true;
 
-    ckpt_fail_shard(&t, 0, "another process, in its time");
     assert_int_equal(ckpt_write_shard(&t, 0, kit.state, NULL, &why), MU_OK);
-    assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_OK);
+    expect_files(".step-000000000009.g1", "shard-0000 shard-0000.sums");
     assert_int_equal(ckpt_write_shard(&t, 0, kit.state, &cancel, &why), MU_EDONE);
-    expect_files(".step-000000000009.g1", "shard-0000.failed");
+    expect_files(".step-000000000009.g1", "");
 }
 
 static void sums_of_another_attempt_are_not_taken(void **state)
@@ -182,7 +163,6 @@ static void sums_of_another_attempt_are_not_taken(void **state)
 
     other.bytes -= 1; /* Somebody whose state is another. */
     assert_int_equal(ckpt_write_shard(&other, 0, kit.state, NULL, &why), MU_OK);
-    assert_int_equal(ckpt_gathered(&t, NULL, &why), MU_OK);
     assert_int_equal(ckpt_commit(&t, &mark, kit.parts, KIT_PARTS, &why), MU_EIO);
     assert_non_null(strstr(why.text, "shard-0000.sums"));
 }
@@ -326,7 +306,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_manifest_and_shards_are_in_it, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(what_is_not_committed_is_not_there, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(all_must_have_left_their_sums, open_kit, close_kit),
-        cmocka_unit_test_setup_teardown(one_that_fails_tells_the_others_why, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(a_cancelled_writer_leaves_no_shard, open_kit, close_kit),
         cmocka_unit_test_setup_teardown(what_a_writer_told_before_does_not_count, open_kit,
                                         close_kit),

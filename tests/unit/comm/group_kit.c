@@ -1,5 +1,6 @@
 #include "unit/comm/group_kit.h"
 
+#include "lib/move.h"
 #include "unit/unit.h"
 
 #include <stdio.h>
@@ -78,6 +79,7 @@ struct mover {
     pthread_t thread;
     struct comm *comm;
     const struct generation *g;
+    uint32_t round;
     int64_t timeout_ms;
     wid missing;
     int rc;
@@ -87,7 +89,7 @@ static void *move_one(void *arg)
 {
     struct mover *m = arg;
 
-    m->rc = comm_move(m->comm, m->g, m->timeout_ms, &m->missing);
+    m->rc = move_to(m->comm, m->g, m->round, m->timeout_ms, &m->missing);
     return NULL;
 }
 
@@ -98,7 +100,8 @@ void kit_move_each(struct kit *kit, const struct generation *const g[KIT_MAX], i
 
     for (uint32_t i = 0; i < KIT_MAX; i++) {
         if (g[i] != NULL) {
-            movers[i] = (struct mover){.comm = kit->comms[i], .g = g[i], .timeout_ms = timeout_ms};
+            movers[i] = (struct mover){
+                .comm = kit->comms[i], .g = g[i], .round = kit->round, .timeout_ms = timeout_ms};
             assert_int_equal(pthread_create(&movers[i].thread, NULL, move_one, &movers[i]), 0);
         }
     }
@@ -133,17 +136,23 @@ void kit_enter(struct kit *kit, uint64_t number, unsigned who)
     }
 }
 
+void kit_link_all(struct comm *c, const struct generation *g)
+{
+    assert_int_equal(comm_want(c, g), MU_OK);
+    kit_until(comm_linked(c) == g->number);
+}
+
 static void *wait_for_ever(void *arg)
 {
     struct kit_waiting *w = arg;
 
-    w->rc = w->probes ? comm_probe(w->comm, w->g, -1, NULL) : comm_move(w->comm, w->g, -1, NULL);
+    w->rc = move_to(w->comm, w->g, 0, -1, NULL);
     return NULL;
 }
 
-void kit_wait_begin(struct kit_waiting *w, struct comm *c, const struct generation *g, bool probes)
+void kit_wait_begin(struct kit_waiting *w, struct comm *c, const struct generation *g)
 {
-    *w = (struct kit_waiting){.comm = c, .g = g, .probes = probes, .rc = MU_EAGAIN};
+    *w = (struct kit_waiting){.comm = c, .g = g, .rc = MU_EAGAIN};
     assert_int_equal(pthread_create(&w->thread, NULL, wait_for_ever, w), 0);
 }
 

@@ -10,6 +10,7 @@
 struct kit {
     struct comm *comms[KIT_MAX];
     struct member members[KIT_MAX];
+    uint32_t round; /* that all move to, of whatever generation */
 };
 
 /* As a worker of node i would have it; its host is i + 1 if `apart`, else 1. */
@@ -42,15 +43,17 @@ void kit_move_each(struct kit *kit, const struct generation *const g[KIT_MAX], i
 /* All of `who` move to that generation of them; asserts that it worked. */
 void kit_enter(struct kit *kit, uint64_t number, unsigned who);
 
-/* One that moves, or only probes, in a thread of its own, for as long as it takes. */
+/* Links to all members are made; asserts that it worked. */
+void kit_link_all(struct comm *c, const struct generation *g);
+
+/* One that moves in a thread of its own, for as long as it takes. */
 struct kit_waiting {
     pthread_t thread;
     struct comm *comm;
     const struct generation *g;
-    bool probes;
     _Atomic int rc; /* MU_EAGAIN: it waits */
 };
-void kit_wait_begin(struct kit_waiting *w, struct comm *c, const struct generation *g, bool probes);
+void kit_wait_begin(struct kit_waiting *w, struct comm *c, const struct generation *g);
 int kit_wait_end(struct kit_waiting *w);
 
 /* A barrier of all `who`, at once; asserts that it worked. */

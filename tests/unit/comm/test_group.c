@@ -267,7 +267,7 @@ static void a_newer_failure_generation_ends_a_move(void **state)
 
     kit_open_all(&kit, 2, 0, false);
     kit_generation(&kit, 1, 0x3, &room);
-    kit_wait_begin(&waiting, kit.comms[0], &room.generation, false);
+    kit_wait_begin(&waiting, kit.comms[0], &room.generation);
     kit_until(comm_generation(kit.comms[0]) == 1);
     assert_int_equal(waiting.rc, MU_EAGAIN);
     comm_fence(kit.comms[0], 2);
@@ -299,20 +299,19 @@ static void a_move_ends_calls_in_older_generations(void **state)
 
 static void closing_ends_whatever_waits(void **state)
 {
-    struct kit_waiting moves, probes;
+    struct kit_waiting moves;
     struct kit_room room;
     struct kit kit;
 
     kit_open_all(&kit, 2, 0, false);
     kit_generation(&kit, 1, 0x3, &room);
     snprintf(room.members[1].addr, ADDR_MAX_LEN, "127.0.0.1:1"); /* where nobody is */
-    kit_wait_begin(&moves, kit.comms[0], &room.generation, false);
-    kit_wait_begin(&probes, kit.comms[0], &room.generation, true);
+    assert_int_equal(comm_want(kit.comms[0], &room.generation), MU_OK);
+    kit_wait_begin(&moves, kit.comms[0], &room.generation);
     kit_until(comm_generation(kit.comms[0]) == 1);
     comm_close(kit.comms[0]);
     kit.comms[0] = NULL;
     assert_int_equal(kit_wait_end(&moves), MU_EDONE);
-    assert_int_equal(kit_wait_end(&probes), MU_EDONE);
     kit_close(&kit);
 }
 
@@ -327,7 +326,7 @@ static void after_a_stop_nothing_begins(void **state)
     comm_stop(kit.comms[0]);
     kit_move(&kit, kit_generation(&kit, 1, 0x1, &room), 0x1, 1000, &moved);
     assert_int_equal(moved.rc[0], MU_EDONE);
-    assert_int_equal(comm_probe(kit.comms[0], &room.generation, 1000, NULL), MU_EDONE);
+    assert_int_equal(comm_want(kit.comms[0], &room.generation), MU_EDONE);
     kit_close(&kit);
 }
 
@@ -355,60 +354,29 @@ static void under_a_new_name_a_worker_starts_without_links(void **state)
     }
 }
 
-struct settling {
-    struct comm *comm;
-    pthread_t thread;
-    int rc;
-    bool committed;
-};
-
-static void *settle_one(void *arg)
-{
-    struct settling *s = arg;
-
-    s->rc = comm_settle(s->comm, KIT_LONG_MS, &s->committed);
-    return NULL;
-}
-
-static void *agree_one(void *arg)
-{
-    const struct comm_call call = {.op = COMM_BARRIER, .flags = COMM_AGREE, .timeout_ms = -1};
-    struct settling *s = arg;
-
-    s->rc = comm_run(s->comm, &call, NULL);
-    return NULL;
-}
-
 /* What the old one held when it was left out may have come to count without it. */
-static void under_a_new_name_a_worker_has_no_history(void **state)
+static void under_a_new_name_a_worker_holds_nothing(void **state)
 {
+    const struct comm_call agreed = {.op = COMM_BARRIER, .flags = COMM_AGREE, .timeout_ms = -1};
     const struct comm_call plain = {.op = COMM_BARRIER, .timeout_ms = -1};
-    struct settling s[2] = {{.committed = false}};
+    struct comm_started *started;
     struct kit kit;
+    bool held;
 
     kit_open_all(&kit, 2, 0, false);
     kit_enter(&kit, 1, 0x3);
-    s[0].comm = kit.comms[0];
-    s[1].comm = kit.comms[1];
-    assert_int_equal(pthread_create(&s[0].thread, NULL, agree_one, &s[0]), 0);
+    assert_int_equal(comm_start(kit.comms[0], &agreed, &started), MU_OK);
     assert_int_equal(comm_run(kit.comms[1], &plain, NULL), MU_OK); /* and says no READY */
     comm_fence(kit.comms[0], 2);
-    assert_int_equal(pthread_join(s[0].thread, NULL), 0);
-    assert_int_equal(s[0].rc, MU_EPEER); /* It holds the result. */
+    assert_int_equal(comm_finish(started, KIT_LONG_MS, NULL), MU_EPEER);
+    assert_int_equal(comm_halt(kit.comms[0], term_make(1, 0), &held), 0);
+    assert_true(held);
     kit_enter(&kit, 2, 0x2);
-    agree_one(&s[1]);
-    assert_int_equal(s[1].rc, MU_OK);
     kit.members[0].worker = wid_make(1, 0, 2);
     comm_rename(kit.comms[0], kit.members[0].worker);
     kit_enter(&kit, 3, 0x3);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(pthread_create(&s[i].thread, NULL, settle_one, &s[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(pthread_join(s[i].thread, NULL), 0);
-        assert_int_equal(s[i].rc, MU_OK);
-        assert_false(s[i].committed);
-    }
+    assert_int_equal(comm_halt(kit.comms[0], term_make(3, 0), &held), 0);
+    assert_false(held || comm_settled(kit.comms[0], true));
     kit_close(&kit);
 }
 
@@ -431,7 +399,7 @@ int main(void)
         cmocka_unit_test(closing_ends_whatever_waits),
         cmocka_unit_test(after_a_stop_nothing_begins),
         cmocka_unit_test(under_a_new_name_a_worker_starts_without_links),
-        cmocka_unit_test(under_a_new_name_a_worker_has_no_history),
+        cmocka_unit_test(under_a_new_name_a_worker_holds_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

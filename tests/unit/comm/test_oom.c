@@ -3,6 +3,8 @@
 #include "unit/deny.h"
 #include "unit/unit.h"
 
+#include <string.h>
+
 static int open_and_close(void *arg)
 {
     char error[COMM_ERROR_MAX] = "";
@@ -56,11 +58,54 @@ static void a_move_that_lacks_memory_can_be_made_again(void **state)
     }
 }
 
+static void check_refused(int rc, int want, const struct comm_result *result)
+{
+    assert_int_equal(rc, want);
+    assert_true(result->rank == COMM_NOBODY && result->worker == 0);
+    assert_true(result->generation == 0 && result->members_n == 0);
+    assert_null(result->view);
+    assert_in_range(strnlen(result->error, COMM_ERROR_MAX), 1, COMM_ERROR_MAX - 1);
+}
+
+/* Whoever makes a call prints its result: no way out leaves what was there before. */
+static void a_call_that_is_not_made_sets_its_result(void **state)
+{
+    const struct comm_call call = {.op = COMM_BARRIER, .timeout_ms = -1};
+    struct comm_started *started;
+    struct comm_result result;
+    struct kit kit;
+    int rc;
+
+    kit_open_all(&kit, 1, 0, false);
+    pthread_mutex_lock(&kit.comms[0]->engine); /* What is started stays under way. */
+    assert_int_equal(comm_start(kit.comms[0], &call, &started), MU_OK);
+
+    memset(&result, 0xa5, sizeof(result));
+    deny_begin(1);
+    rc = comm_run(kit.comms[0], &call, &result);
+    deny_end();
+    check_refused(rc, MU_ENOMEM, &result);
+
+    memset(&result, 0xa5, sizeof(result));
+    check_refused(comm_finish(started, 0, &result), MU_ETIMEDOUT, &result);
+
+    comm_stop(kit.comms[0]);
+    memset(&result, 0xa5, sizeof(result));
+    check_refused(comm_finish(started, -1, &result), MU_EDONE, &result);
+    memset(&result, 0xa5, sizeof(result));
+    check_refused(comm_run(kit.comms[0], &call, &result), MU_EDONE, &result);
+
+    pthread_mutex_unlock(&kit.comms[0]->engine);
+    comm_abandon(started);
+    kit_close(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_takes_all_or_nothing),
         cmocka_unit_test(a_move_that_lacks_memory_can_be_made_again),
+        cmocka_unit_test(a_call_that_is_not_made_sets_its_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

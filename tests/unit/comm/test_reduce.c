@@ -277,7 +277,8 @@ static void one_node_after_the_other_is_the_same_as_all_at_once(void **state)
         reduce_pair(d, REDUCE_MEAN, inputs[0], inputs[0], inputs[1], N_MAX);
         reduce_pair(d, REDUCE_MEAN, inputs[2], inputs[2], inputs[3], N_MAX);
         reduce_pair(d, REDUCE_MEAN, results[1], inputs[0], inputs[2], N_MAX);
-        reduce_end(d, REDUCE_MEAN, 12, results[1], N_MAX);
+        reduce_fold(NULL, d, REDUCE_MEAN, 12, results[1], NULL, (const void *[]){results[1]}, NULL,
+                    1, N_MAX);
         assert_memory_equal(results[1], results[0], N_MAX * dtype_size(d));
     }
 }

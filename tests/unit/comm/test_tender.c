@@ -3,6 +3,7 @@
 #include "unit/unit.h"
 
 #include "comm/addr.h"
+#include "lib/move.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -52,9 +53,9 @@ static bool was_closed(int fd)
            recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
-/* ---- probing ---- */
+/* ---- who is wanted ---- */
 
-static void a_probe_links_to_all_members(void **state)
+static void links_are_made_to_all_who_are_wanted(void **state)
 {
     for (int apart = 0; apart < 2; apart++) {
         struct kit_room room;
@@ -64,10 +65,10 @@ static void a_probe_links_to_all_members(void **state)
         kit_enter(&kit, 1, 0x7);
         kit_generation(&kit, 1, 0x7, &room);
         memset(room.generation.key, 0, KEY_BYTES); /* A newcomer has none. */
-        assert_int_equal(comm_probe(kit.comms[3], &room.generation, KIT_LONG_MS, NULL), MU_OK);
+        kit_link_all(kit.comms[3], &room.generation);
         assert_int_equal(stats_of(kit.comms[3]).linked_n, 3);
         /* Again: nothing new. In the group: these are used. */
-        assert_int_equal(comm_probe(kit.comms[3], &room.generation, KIT_LONG_MS, NULL), MU_OK);
+        kit_link_all(kit.comms[3], &room.generation);
         kit_barrier(&kit, 0x7);
         kit_enter(&kit, 2, 0xf);
         kit_barrier(&kit, 0xf);
@@ -79,23 +80,98 @@ static void a_probe_links_to_all_members(void **state)
     }
 }
 
-static void a_probe_names_who_does_not_answer(void **state)
+static void count_up(void *arg)
+{
+    atomic_fetch_add((_Atomic uint32_t *)arg, 1);
+}
+
+static void lose_all(struct comm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        link_lose(l, MU_EPEER, "test");
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void a_lost_link_takes_the_level_back_until_it_is_made_again(void **state)
 {
     for (int apart = 0; apart < 2; apart++) {
+        _Atomic uint32_t told_n = 0;
+        struct comm_config config;
         struct kit_room room;
         struct kit kit;
-        wid missing = 0;
+        wid missing[KIT_MAX] = {0};
+        char error[COMM_ERROR_MAX];
 
         kit_open_all(&kit, 3, 0, apart != 0);
-        kit_generation(&kit, 1, 0x7, &room);
-        assert_int_equal(comm_probe(kit.comms[0], &room.generation, KIT_LONG_MS, &missing), MU_OK);
+        kit_config(3, 0, apart != 0, &config);
+        config.on_linked = count_up;
+        config.arg = &told_n;
+        assert_int_equal(comm_open(&config, &kit.comms[3], error), MU_OK);
+        assert_int_equal(comm_linked(kit.comms[3]), 0);
+        kit_link_all(kit.comms[3], kit_generation(&kit, 1, 0x7, &room));
+        kit_until(told_n == 1);
+        assert_int_equal(comm_unlinked(kit.comms[3], 0, missing, KIT_MAX), 0);
+
+        lose_all(kit.comms[1]); /* It did not go for good. */
+        kit_until(told_n >= 3 && comm_linked(kit.comms[3]) == 1);
+        assert_int_equal(stats_of(kit.comms[3]).linked_n, 4);
+
         comm_close(kit.comms[1]);
         kit.comms[1] = NULL;
-        kit_until(stats_of(kit.comms[0]).lost_n == 1);
-        assert_int_equal(comm_probe(kit.comms[0], &room.generation, 50, &missing), MU_ETIMEDOUT);
-        assert_int_equal(missing, kit.members[1].worker);
+        kit_until(comm_linked(kit.comms[3]) == 0);
+        assert_int_equal(comm_unlinked(kit.comms[3], 0, missing, KIT_MAX), 1);
+        assert_int_equal(missing[0], kit.members[1].worker);
+        assert_int_equal(comm_unlinked(kit.comms[3], KIT_LONG_MS, missing, KIT_MAX), 0);
+        kit_open(&kit, 1, 0, apart != 0); /* Elsewhere: its name means another address now. */
+        kit_link_all(kit.comms[3], kit_generation(&kit, 1, 0x7, &room));
         kit_close(&kit);
     }
+}
+
+static void who_is_in_another_generation_is_wanted_no_more(void **state)
+{
+    struct kit_room room;
+    struct kit kit;
+    wid missing;
+
+    kit_open_all(&kit, 4, 0, false);
+    kit_link_all(kit.comms[3], kit_generation(&kit, 1, 0x3, &room));
+    comm_close(kit.comms[1]);
+    kit.comms[1] = NULL;
+    kit_until(comm_linked(kit.comms[3]) == 0);
+    kit_link_all(kit.comms[3], kit_generation(&kit, 2, 0x5, &room));
+    assert_int_equal(comm_unlinked(kit.comms[3], 0, &missing, 1), 0);
+    kit.members[3].worker = wid_make(4, 0, 2); /* Another life wants nothing yet. */
+    comm_rename(kit.comms[3], kit.members[3].worker);
+    assert_int_equal(comm_self(kit.comms[3]), kit.members[3].worker);
+    assert_int_equal(comm_linked(kit.comms[3]), 0);
+    kit_link_all(kit.comms[3], kit_generation(&kit, 3, 0xd, &room));
+    kit_close(&kit);
+}
+
+/* All name all others at once: the links are the same for both ends, and a move uses them. */
+static void members_that_want_each_other_are_linked_once(void **state)
+{
+    struct kit_room room;
+    struct kit kit;
+
+    kit_open_all(&kit, 4, 0, true);
+    kit_generation(&kit, 1, 0xf, &room);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(comm_want(kit.comms[i], &room.generation), MU_OK);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        kit_until(comm_linked(kit.comms[i]) == 1);
+    }
+    kit_enter(&kit, 1, 0xf);
+    kit_barrier(&kit, 0xf);
+    lose_all(kit.comms[0]);
+    kit_until(comm_linked(kit.comms[0]) == 1);
+    kit_enter(&kit, 2, 0xf);
+    kit_barrier(&kit, 0xf);
+    kit_close(&kit);
 }
 
 /* It comes up while it is being dialed, by its unix socket and by TCP in turn: it is reached by
@@ -103,7 +179,6 @@ static void a_probe_names_who_does_not_answer(void **state)
 static void a_member_that_comes_late_is_reached_by_the_best_path(void **state)
 {
     for (uint32_t round = 0; round < 20; round++) {
-        struct kit_waiting waiting;
         struct comm_config config;
         struct kit_room room;
         struct kit kit;
@@ -112,7 +187,7 @@ static void a_member_that_comes_late_is_reached_by_the_best_path(void **state)
         kit_open_all(&kit, 2, 0, false);
         comm_close(kit.comms[0]);
         kit_generation(&kit, 1, 0x3, &room);
-        kit_wait_begin(&waiting, kit.comms[1], &room.generation, true);
+        assert_int_equal(comm_want(kit.comms[1], &room.generation), MU_OK);
         for (uint32_t i = 0; i < round; i++) {
             kit_nap();
         }
@@ -122,7 +197,7 @@ static void a_member_that_comes_late_is_reached_by_the_best_path(void **state)
             fail_msg("%s", error);
         }
         assert_string_equal(comm_address(kit.comms[0]), kit.members[0].addr);
-        assert_int_equal(kit_wait_end(&waiting), MU_OK);
+        kit_until(comm_linked(kit.comms[1]) == 1);
         assert_int_equal(stats_of(kit.comms[1]).shm_links, 1);
         kit_close(&kit);
     }
@@ -146,7 +221,6 @@ static void without_a_unix_socket_a_neighbour_is_reached_by_tcp(void **state)
 static void a_unix_socket_of_somebody_else_is_given_up(void **state)
 {
     struct kit kit = {0};
-    struct kit_waiting waiting;
     struct kit_room room;
     struct addr at, local;
     int fd, other;
@@ -158,15 +232,14 @@ static void a_unix_socket_of_somebody_else_is_given_up(void **state)
     fd = addr_bind(&local, SOCK_SEQPACKET);
     assert_true(fd >= 0 && listen(fd, 16) == 0);
     kit_generation(&kit, 1, 0x3, &room);
-    kit_wait_begin(&waiting, kit.comms[1], &room.generation, true);
-    while (waiting.rc == MU_EAGAIN) {
+    assert_int_equal(comm_want(kit.comms[1], &room.generation), MU_OK);
+    while (comm_linked(kit.comms[1]) != 1) {
         other = accept(fd, NULL, NULL);
         if (other >= 0) {
             close(other);
         }
         kit_nap();
     }
-    assert_int_equal(kit_wait_end(&waiting), MU_OK);
     assert_int_equal(stats_of(kit.comms[1]).tcp_links, 1);
     close(fd);
     kit_close(&kit);
@@ -203,17 +276,12 @@ static void workers_that_dial_each_other_end_up_with_one_link(void **state)
     uint64_t linked_n = 0;
 
     for (int round = 0; round < 60; round++) {
-        struct kit_waiting waiting[2];
-        struct kit_room room;
         struct kit kit;
 
         kit_open_all(&kit, 2, 0, round % 2 == 0);
-        kit_generation(&kit, 1, 0x3, &room);
         for (int i = 0; i < 2; i++) {
-            kit_wait_begin(&waiting[i], kit.comms[i], &room.generation, true);
+            assert_int_equal(tender_want(kit.comms[i], &kit.members[!i]), MU_OK);
         }
-        assert_int_equal(kit_wait_end(&waiting[0]), MU_OK);
-        assert_int_equal(kit_wait_end(&waiting[1]), MU_OK);
         kit_until(same_single_link(&kit));
         kit_enter(&kit, 1, 0x3);
         kit_barrier(&kit, 0x3);
@@ -236,8 +304,7 @@ static void a_worker_that_dials_again_is_believed(void **state)
             kit_enter(&kit, 1, 0x3); /* Worker 1 has dialed. */
             link_lose(kit_link(&kit, (uint32_t)higher, (uint32_t)!higher), MU_EPEER, "test");
             kit_generation(&kit, 1, 0x3, &room);
-            assert_int_equal(comm_probe(kit.comms[higher], &room.generation, KIT_LONG_MS, NULL),
-                             MU_OK);
+            kit_link_all(kit.comms[higher], &room.generation);
             kit_until(same_single_link(&kit));
             kit_enter(&kit, 2, 0x3);
             kit_barrier(&kit, 0x3);
@@ -294,10 +361,11 @@ static void another_runs_key_opens_nothing(void **state)
         memset(config.run_key, 'x', KEY_BYTES);
         assert_int_equal(comm_open(&config, &kit.comms[1], error), MU_OK);
         kit_generation(&kit, 1, 0x1, &room);
-        assert_int_equal(comm_probe(kit.comms[1], &room.generation, 100, &missing), MU_ETIMEDOUT);
+        assert_int_equal(comm_want(kit.comms[1], &room.generation), MU_OK);
+        kit_until(stats_of(kit.comms[0]).refused_n > 2);
+        assert_int_equal(comm_unlinked(kit.comms[1], 0, &missing, 1), 1);
         assert_int_equal(missing, kit.members[0].worker);
         assert_int_equal(stats_of(kit.comms[0]).linked_n, 0);
-        assert_true(stats_of(kit.comms[0]).refused_n > 0);
         kit_close(&kit);
     }
 }
@@ -323,7 +391,7 @@ static void silent_connections_are_bounded_and_keep_nobody_out(void **state)
         }
         assert_int_equal(open_n, 64);
         kit_generation(&kit, 1, 0x3, &room);
-        assert_int_equal(comm_probe(kit.comms[1], &room.generation, KIT_LONG_MS, NULL), MU_OK);
+        kit_link_all(kit.comms[1], &room.generation);
         kit_enter(&kit, 1, 0x3);
         kit_barrier(&kit, 0x3);
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
@@ -405,7 +473,7 @@ static void child_run(uint32_t i, unsigned paths, bool apart, uint32_t n, int in
     }
     read_all(in, kit.members, sizeof(kit.members));
     kit_generation(&kit, 1, (1u << n) - 1, &room);
-    if (comm_move(kit.comms[i], &room.generation, KIT_LONG_MS, NULL) != MU_OK ||
+    if (move_to(kit.comms[i], &room.generation, 0, KIT_LONG_MS, NULL) != MU_OK ||
         write(out, &byte, 1) != 1) {
         _exit(5);
     }
@@ -451,7 +519,7 @@ static void survive(unsigned paths, bool apart)
     assert_true(write(child.to, kit.members, sizeof(kit.members)) == sizeof(kit.members));
     kit_generation(&kit, 1, 0x7, &room);
     for (int i = 0; i < 2; i++) {
-        kit_wait_begin(&waiting[i], kit.comms[i], &room.generation, false);
+        kit_wait_begin(&waiting[i], kit.comms[i], &room.generation);
     }
     for (int i = 0; i < 2; i++) {
         assert_int_equal(kit_wait_end(&waiting[i]), MU_OK);
@@ -586,8 +654,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_may_exit_while_its_links_are_made), /* It must be the first. */
         cmocka_unit_test(survivors_of_a_kill_notice_and_go_on),
-        cmocka_unit_test(a_probe_links_to_all_members),
-        cmocka_unit_test(a_probe_names_who_does_not_answer),
+        cmocka_unit_test(links_are_made_to_all_who_are_wanted),
+        cmocka_unit_test(a_lost_link_takes_the_level_back_until_it_is_made_again),
+        cmocka_unit_test(who_is_in_another_generation_is_wanted_no_more),
+        cmocka_unit_test(members_that_want_each_other_are_linked_once),
         cmocka_unit_test(a_member_that_comes_late_is_reached_by_the_best_path),
         cmocka_unit_test(without_a_unix_socket_a_neighbour_is_reached_by_tcp),
         cmocka_unit_test(a_unix_socket_of_somebody_else_is_given_up),

@@ -56,9 +56,6 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_BYE:
         snprintf(line, LINE_MAX, "bye %u", e->u.bye->node);
         break;
-    case AGENT_SUSPECT:
-        snprintf(line, LINE_MAX, "suspect");
-        break;
     case AGENT_START:
         if (e->u.generation != NULL) {
             snprintf(line, LINE_MAX, "start %u.%u#%u in %" PRIu64 " failed %d", wid_node(e->worker),

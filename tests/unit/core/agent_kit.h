@@ -1,6 +1,6 @@
 /* One agent, moved by hand. What it does is kept as lines of text:
  *
- *   hello, renew, reports, bye 7, suspect     to the orchestrator
+ *   hello, renew, reports, bye 7              to the orchestrator
  *   start 7.0#1, life 7.0#2, stop 0           node.slot#life
  *   start 7.0#1 in 4 failed 0                 a script, in a generation, that has failed so often
  *   kill 0                                    it hangs

@@ -86,6 +86,7 @@ void rejoin(const char *name)
         s->reports[i].incarnation = 1;
         s->reports[i].phase = PHASE_WARMING;
         s->reports[i].entered = s->reports[i].reached = s->reports[i].exit_code = 0;
+        s->reports[i].apart_n = 0;
     }
     hello(name);
 }
@@ -159,7 +160,7 @@ void next_life(const char *name, uint32_t slot)
 
     r->incarnation++;
     r->phase = PHASE_WARMING;
-    r->entered = r->reached = r->exit_code = 0;
+    r->entered = r->reached = r->exit_code = r->apart_n = 0;
     resend(name);
 }
 
@@ -186,12 +187,25 @@ void suspect(const char *by, const char *peer)
 void suspect_idle(const char *by, const char *peer, uint32_t idle_ms)
 {
     const struct stub *b = at(by), *p = at(peer);
-    struct msg_suspect m = {.by = wid_make(b->node, 0, b->reports[0].incarnation),
-                            .peer = wid_make(p->node, 0, p->reports[0].incarnation),
-                            .generation = b->held,
-                            .idle_ms = idle_ms};
+    struct report *r = &at(by)->reports[0];
+    wid id = wid_make(p->node, 0, p->reports[0].incarnation);
+    uint32_t i = 0;
 
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = b->conn, .u.suspect = &m});
+    r->apart_n = r->apart_in == b->held ? r->apart_n : 0;
+    r->apart_in = b->held;
+    while (i < r->apart_n && r->apart[i].peer != id) {
+        i++;
+    }
+    assert_true(i < APART_MAX);
+    r->apart[i] = (struct apart){.peer = id, .idle_ms = idle_ms};
+    r->apart_n = MAX(r->apart_n, i + 1);
+    resend(by);
+}
+
+void reaches_all(const char *name)
+{
+    at(name)->reports[0].apart_n = 0;
+    resend(name);
 }
 
 void silence(const char *names)
@@ -243,7 +257,7 @@ static bool act(struct stub *s)
         } else if (r->phase == PHASE_IN && s->active == g.number) {
             r->incarnation++;
             r->phase = PHASE_WARM;
-            r->entered = 0;
+            r->entered = r->apart_n = 0;
         }
         r->reached = g.number;
         changed |= memcmp(r, &was, sizeof(was)) != 0;

@@ -87,8 +87,10 @@ void exits(const char *name, uint32_t slot, uint32_t code);
 void next_life(const char *name, uint32_t slot); /* starts warming */
 void bye(const char *name);
 void closed(const char *name);
-void suspect(const char *by, const char *peer);
+void suspect(const char *by,
+             const char *peer); /* slot 0 of it says so from here on, in what it holds */
 void suspect_idle(const char *by, const char *peer, uint32_t idle_ms); /* it did nothing */
+void reaches_all(const char *name);                                    /* … and no longer */
 void silence(const char *names);
 void join(const char *names); /* hello and warm, one after the other */
 

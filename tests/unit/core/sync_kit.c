@@ -1,5 +1,7 @@
 #include "unit/core/sync_kit.h"
 
+#include "core/sync_state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,4 +112,9 @@ void sync_kit_expect(struct sync_kit *f, const char *want)
     }
     assert_string_equal(got, want);
     f->answers_n = 0;
+}
+
+struct sync_counts sync_counts(const struct sync *s)
+{
+    return (struct sync_counts){s->open_n, s->kept_n, s->values_n, s->arena.used};
 }

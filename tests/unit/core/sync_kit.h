@@ -44,4 +44,14 @@ void sync_kit_wait(struct sync_kit *f, uint32_t ms);
  * "c1 r5 -14 text". */
 void sync_kit_expect(struct sync_kit *f, const char *want);
 
+/* What is in its pools. */
+struct sync_counts {
+    uint32_t open_n; /* rounds that wait for somebody */
+    uint32_t kept_n; /* complete ones */
+    uint32_t values_n;
+    uint32_t bytes_n;
+};
+
+struct sync_counts sync_counts(const struct sync *s);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- levels ---- */
 
@@ -238,13 +239,54 @@ static void without_the_orchestrator_there_is_no_other_lease(void **state)
     assert_int_equal(said("tell 0 lease"), 1);
 }
 
-static void suspicions_are_passed_on(void **state)
+static void apart_from(wid peer)
 {
-    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3, 4});
-    assert_int_equal(said("suspect"), 0); /* to nobody yet */
+    struct report r = {.phase = PHASE_IN, .entered = 4, .apart_in = 4, .apart_n = peer != 0};
+
+    r.apart[0] = (struct apart){.peer = peer, .idle_ms = 5};
+    STEP(.kind = AGENT_ON_REPORT, .u.report = &r);
+}
+
+static void who_is_apart_is_said_until_it_is_known(void **state)
+{
     up();
-    STEP(.kind = AGENT_ON_SUSPECT, .u.suspect = &(struct msg_suspect){1, 2, 3, 4});
-    assert_int_equal(said("suspect"), 1);
+    report(0, PHASE_IN, 4);
+    ack(0, reported_seq, 0, 0);
+    forget();
+    apart_from(9);
+    assert_int_equal(said("reports"), 1);
+    assert_true(reported[0].apart_in == 4 && reported[0].apart_n == 1);
+    assert_true(reported[0].apart[0].peer == 9 && reported[0].apart[0].idle_ms == 5);
+    pass(400, true);
+    assert_true(said("reports") > 1); /* It is not acknowledged. */
+    ack(0, reported_seq, 0, 0);
+    forget();
+    apart_from(9); /* no news */
+    assert_int_equal(said("reports"), 0);
+    apart_from(8);
+    assert_int_equal(said("reports"), 1);
+    apart_from(0);
+    assert_int_equal(said("reports"), 2);
+    assert_int_equal(reported[0].apart_n, 0);
+}
+
+static void who_is_apart_is_said_when_the_orchestrator_is_back(void **state)
+{
+    up();
+    report(0, PHASE_IN, 4);
+    STEP(.kind = AGENT_ON_CLOSED);
+    apart_from(9);
+    STEP(.kind = AGENT_ON_CONNECTED);
+    assert_true(reported[0].apart_n == 1 && reported[0].apart[0].peer == 9);
+    welcome(7, 1);
+    ack(0, reported_seq, 0, 0);
+    STEP(.kind = AGENT_ON_CLOSED); /* and again, to one that has forgotten it */
+    memset(reported, 0, sizeof(reported));
+    STEP(.kind = AGENT_ON_CONNECTED);
+    assert_int_equal(reported[0].apart_n, 1);
+    STEP(.kind = AGENT_ON_FORGET); /* It is of another life. */
+    welcome(7, 1);
+    assert_int_equal(reported[0].apart_n, 0);
 }
 
 static void configurations_that_make_no_sense_are_refused(void **state)
@@ -293,7 +335,8 @@ int main(void)
         AGENT_CASE(the_lost_one_alone_has_no_lease),
         AGENT_CASE(who_attaches_is_told_of_the_lease_at_once),
         AGENT_CASE(without_the_orchestrator_there_is_no_other_lease),
-        AGENT_CASE(suspicions_are_passed_on),
+        AGENT_CASE(who_is_apart_is_said_until_it_is_known),
+        AGENT_CASE(who_is_apart_is_said_when_the_orchestrator_is_back),
         AGENT_CASE(configurations_that_make_no_sense_are_refused),
         AGENT_CASE(a_generation_larger_than_there_is_room_for_is_not_taken),
     };

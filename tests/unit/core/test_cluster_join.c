@@ -321,6 +321,21 @@ static void a_newcomer_that_has_not_reached_every_member_waits(void **state)
     expect_generation("boundary", "a b c+");
 }
 
+/* It could not enter the next generation, which would be waited for. */
+static void a_newcomer_that_was_cut_off_since_holds_no_change_up(void **state)
+{
+    shape(1, 3);
+    form("a b c");
+    join("d");
+    report("d", 0, PHASE_WARM, 0, 0);
+    assert_int_equal(admin(ADMIN_DRAIN, "c"), MU_OK);
+    expect_generation("boundary", "a b");
+    enter("a b");
+    expect_active("boundary", "a b");
+    report("d", 0, PHASE_WARM, 0, job().generation);
+    expect_generation("boundary", "a b d+");
+}
+
 /* ---- roles ---- */
 
 static void in_restart_mode_helpers_are_members_on_top_of_the_size(void **state)
@@ -458,6 +473,7 @@ int main(void)
         CASE(a_fresh_generation_spreads_over_hosts),
         CASE(spares_beyond_max_wait_warm_and_are_taken_in_at_once_after_a_loss),
         CASE(a_newcomer_that_has_not_reached_every_member_waits),
+        CASE(a_newcomer_that_was_cut_off_since_holds_no_change_up),
         CASE(ps_and_evaluators_neither_count_nor_are_in_a_generation),
         CASE(ps_that_arrive_do_not_put_off_the_first_generation),
         CASE(jobs_do_not_disturb_each_other),

@@ -2,6 +2,7 @@
 #include "unit/core/cluster_kit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void suspicions_gather_for_suspect_ms(void **state)
 {
@@ -165,48 +166,160 @@ static void suspicions_of_an_older_generation_are_about_the_past(void **state)
     expect_active("failure", "a b c");
 }
 
-static void a_pair_that_nobody_complained_of_for_a_lease_has_healed(void **state)
+static void a_pair_that_is_whole_again_loses_nobody(void **state)
+{
+    form("a b c");
+    mutual("a", "b");
+    pass(f.config.suspect_ms - 1);
+    reaches_all("a");
+    reaches_all("b");
+    pass(f.config.suspect_ms * 4);
+    expect_active("fresh", "a b c");
+    assert_int_equal(job().generation, 1);
+}
+
+static void a_pair_stays_broken_until_its_workers_say_otherwise(void **state)
 {
     form("a b c d");
     hold();
-    exits("d", 0, 137); /* A record is on its way to a slow disk. */
+    exits("d", 0, 137); /* A record is on its way to a disk that is slower than a lease. */
     suspect("a", "b");
-    pass(LEASE_MS);
+    pass(LEASE_MS * 2);
     sync_all();
-    settle();
-    expect_active("failure", "a b c");
+    expect_generation("failure", "a c");
 }
 
-static void nobody_can_complain_in_the_name_of_another(void **state)
+static void a_pair_is_judged_again_after_a_failed_write(void **state)
 {
-    struct msg_suspect m = {.generation = 1};
-
     form("a b c");
-    m.by = wid_make(at("b")->node, 0, 1);
-    m.peer = wid_make(at("c")->node, 0, 1);
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
-    assert_int_equal(f.rc, MU_EPROTO);
-    pass(f.config.suspect_ms * 2);
-    expect_active("fresh", "a b c");
+    hold();
+    suspect("a", "b");
+    pass(f.config.suspect_ms);
+    for (int i = 0; i < 100; i++) { /* The disk is full, for longer than a lease. */
+        assert_int_equal(f.synced_n + 1, f.journal_n);
+        fail_all();
+        hold();
+        pass(f.config.retry_ms);
+    }
+    assert_int_equal(said("note leftout"), 0); /* It is not, yet. */
+    forget();
+    sync_all();
+    expect_generation("failure", "a c");
+    assert_int_equal(said("note leftout"), 1);
+    expect_order("note leftout", "note generation");
+}
+
+static void a_pair_outlives_the_orchestrator(void **state)
+{
+    form("a b c");
+    silence("a b c");
+    closed("a");
+    closed("b");
+    closed("c");
+    at("a")->reports[0].apart_in = 1;
+    at("a")->reports[0].apart_n = 1;
+    at("a")->reports[0].apart[0].peer = wid_make(at("b")->node, 0, 1);
+    restart();
+    hello("a");
+    hello("b");
+    hello("c");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a c");
+}
+
+static void a_planned_generation_that_nobody_has_entered_is_no_answer(void **state)
+{
+    form("a b");
+    join("c");
+    expect_generation("boundary", "a b c+");
+    at("b")->held = 1;
+    suspect("b", "a"); /* in generation 1, whose last step they need each other for */
+    suspect("b", "a");
+    pass(f.config.suspect_ms);
+    expect_generation("failure", "a");
 }
 
 static void strangers_and_oneself_cannot_be_suspected(void **state)
 {
-    struct msg_suspect m = {.generation = 1};
+    struct report *r;
 
     form("a b");
     join("c");
-    m.by = m.peer = wid_make(at("a")->node, 0, 1);
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
-    m.peer = wid_make(99, 0, 1);
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
-    m.peer = wid_make(at("b")->node, 77, 1);
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
-    m.peer = wid_make(at("b")->node, 0, 2);
-    kit_step(&(struct event){.kind = EVENT_SUSPECT, .conn = at("a")->conn, .u.suspect = &m});
+    r = &at("a")->reports[0];
+    r->apart_in = 1;
+    r->apart_n = 4;
+    r->apart[0].peer = wid_make(at("a")->node, 0, 1);
+    r->apart[1].peer = wid_make(99, 0, 1);
+    r->apart[2].peer = wid_make(at("b")->node, 77, 1);
+    r->apart[3].peer = wid_make(at("b")->node, 0, 2);
+    resend("a");
     pass(f.config.suspect_ms * 2);
     settle();
     expect_active("boundary", "a b c+");
+}
+
+static void one_who_is_no_member_is_not_believed(void **state)
+{
+    form("a b");
+    at("c")->spare = true;
+    hello("c");
+    at("c")->held = 1;
+    suspect("c", "a");
+    suspect("c", "b");
+    pass(f.config.suspect_ms * 2);
+    expect_active("fresh", "a b");
+    assert_int_equal(job().generation, 1);
+}
+
+static bool is_in(const struct generation *g, wid w)
+{
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        if (g->members[i].worker == w) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every slot of every node can't reach eight others: twice as many pairs as are covered at once. */
+static void however_many_pairs_are_broken_none_stays_together(void **state)
+{
+    enum { NODES = 16, SLOTS = 4 };
+    char names[NODES * 4] = "";
+    struct generation g;
+
+    f.slots = SLOTS;
+    shape(1, NODES);
+    for (uint32_t i = 0; i < NODES; i++) {
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), "%c ", (char)('a' + i));
+    }
+    form(names);
+    for (uint32_t i = 0; i < NODES; i++) {
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            struct report *r = &f.stubs[i].reports[s];
+
+            r->apart_in = 1;
+            for (uint32_t k = 0; k < APART_MAX; k++) {
+                uint32_t peer = (i + 1 + k) % NODES;
+
+                r->apart[r->apart_n++].peer = wid_make(f.stubs[peer].node, s, 1);
+            }
+        }
+        resend(f.stubs[i].name);
+    }
+    pass(f.config.suspect_ms);
+    assert_int_equal(cluster_generation(f.c, f.job, &g), MU_OK);
+    assert_true(g.number == 2 && g.members_n >= SLOTS);
+    for (uint32_t i = 0; i < NODES; i++) {
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            const struct report *r = &f.stubs[i].reports[s];
+
+            for (uint32_t k = 0; k < r->apart_n; k++) {
+                assert_false(is_in(&g, wid_make(f.stubs[i].node, s, 1)) &&
+                             is_in(&g, r->apart[k].peer));
+            }
+        }
+    }
 }
 
 static void whoever_is_out_of_a_fresh_generation_stays_out(void **state)
@@ -220,6 +333,29 @@ static void whoever_is_out_of_a_fresh_generation_stays_out(void **state)
     mutual("d", "b");
     pass(f.config.suspect_ms);
     expect_generation("fresh", "a b"); /* c has not become better by d's going */
+}
+
+/* c and d wait for two that can't reach each other. Those were members when all died. */
+static void a_dead_life_in_the_lineage_keeps_nobody(void **state)
+{
+    shape(1, 4);
+    form("a b");
+    hello("c");
+    hello("d");
+    exits("a", 0, 137);
+    exits("b", 0, 137);
+    next_life("a", 0);
+    next_life("b", 0);
+    warm("a b c d");
+    pass(f.config.join_window_ms);
+    expect_generation("fresh", "a#2 b#2 c d");
+    mutual("a", "b");
+    suspect_idle("c", "a", 900);
+    suspect_idle("c", "b", 900);
+    suspect_idle("d", "a", 900);
+    suspect_idle("d", "b", 900);
+    pass(f.config.suspect_ms);
+    expect_generation("fresh", "c d");
 }
 
 int main(void)
@@ -238,10 +374,16 @@ int main(void)
         CASE(newcomers_go_before_members_of_the_active_generation),
         CASE(a_pair_with_a_dead_end_explains_nothing),
         CASE(suspicions_of_an_older_generation_are_about_the_past),
-        CASE(a_pair_that_nobody_complained_of_for_a_lease_has_healed),
-        CASE(nobody_can_complain_in_the_name_of_another),
+        CASE(a_pair_that_is_whole_again_loses_nobody),
+        CASE(a_pair_stays_broken_until_its_workers_say_otherwise),
+        CASE(a_pair_is_judged_again_after_a_failed_write),
+        CASE(a_pair_outlives_the_orchestrator),
+        CASE(a_planned_generation_that_nobody_has_entered_is_no_answer),
         CASE(strangers_and_oneself_cannot_be_suspected),
+        CASE(one_who_is_no_member_is_not_believed),
+        CASE(however_many_pairs_are_broken_none_stays_together),
         CASE(whoever_is_out_of_a_fresh_generation_stays_out),
+        CASE(a_dead_life_in_the_lineage_keeps_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

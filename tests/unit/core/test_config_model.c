@@ -3,6 +3,7 @@
 
 #include "base/prng.h"
 #include "core/config.h"
+#include "lib/chance.h"
 
 #include <stdio.h>
 #include <stdlib.h>

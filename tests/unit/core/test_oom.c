@@ -35,6 +35,20 @@ static int try_step(void *none)
     return rc;
 }
 
+static int try_membership(void *none)
+{
+    struct member members[2] = {{.worker = 1}, {.worker = 2}};
+    struct membership *untouched = (struct membership *)members, *m = untouched;
+    int rc = membership_open(&(struct generation){.members = members, .members_n = 2}, &m);
+
+    if (rc == MU_OK) {
+        membership_close(m);
+    } else {
+        assert_ptr_equal(m, untouched);
+    }
+    return rc;
+}
+
 static int try_agent(void *none)
 {
     struct agent a;
@@ -68,7 +82,12 @@ static void a_cluster_is_made_whole_or_not_at_all(void **state)
 
 static void a_step_is_made_whole_or_not_at_all(void **state)
 {
-    assert_true(deny_sweep(try_step, NULL) >= 8);
+    assert_true(deny_sweep(try_step, NULL) >= 6);
+}
+
+static void a_membership_is_made_whole_or_not_at_all(void **state)
+{
+    assert_int_equal(deny_sweep(try_membership, NULL), 1);
 }
 
 static void an_agent_is_made_whole_or_not_at_all(void **state)
@@ -91,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cluster_is_made_whole_or_not_at_all),
         cmocka_unit_test(a_step_is_made_whole_or_not_at_all),
+        cmocka_unit_test(a_membership_is_made_whole_or_not_at_all),
         cmocka_unit_test(an_agent_is_made_whole_or_not_at_all),
         cmocka_unit_test(values_by_tag_are_made_whole_or_not_at_all),
         cmocka_unit_test(closing_nothing_is_fine),

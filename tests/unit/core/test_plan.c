@@ -3,6 +3,8 @@
 
 #include "base/prng.h"
 #include "core/plan.h"
+#include "lib/chance.h"
+#include "lib/plan_tree.h"
 
 #include <stdlib.h>
 
@@ -101,40 +103,6 @@ static void sizes_out_of_range_are_refused(void **state)
     assert_int_equal(plan_init(&plan, 8, 0), MU_EINVAL);
     assert_int_equal(plan_init(&plan, 8, PLAN_RANKS_MAX + 1), MU_EINVAL);
     assert_int_equal(plan_regroup(&plan, 3, 1, NULL), MU_EINVAL);
-}
-
-static void subtrees_of_any_set_are_maximal_and_cover_it(void **state)
-{
-    struct prng rng;
-
-    prng_init(&rng, 1);
-    for (int round = 0; round < 2000; round++) {
-        uint32_t slices_n = 1u << prng_below(&rng, 11);
-        uint32_t ppm = (uint32_t)prng_below(&rng, 1000001);
-        struct slices set;
-        struct slices seen;
-        struct subtree t = {0, 0};
-        slices_clear(&set);
-        slices_clear(&seen);
-        for (uint32_t s = 0; s < slices_n; s++) {
-            if (prng_chance(&rng, ppm)) {
-                slices_add(&set, s);
-            }
-        }
-        while (slices_next_subtree(&set, slices_n, t.lo + t.width, &t)) {
-            assert_int_equal(t.lo % t.width, 0);
-            for (uint32_t s = t.lo; s < t.lo + t.width; s++) {
-                slices_add(&seen, s);
-            }
-            uint32_t parent = t.lo & ~(2 * t.width - 1);
-            bool whole = 2 * t.width <= slices_n;
-            for (uint32_t s = parent; whole && s < parent + 2 * t.width; s++) {
-                whole = slices_has(&set, s);
-            }
-            assert_false(whole);
-        }
-        assert_memory_equal(&seen, &set, sizeof(set));
-    }
 }
 
 static struct slices held[64];
@@ -304,7 +272,6 @@ int main(void)
         cmocka_unit_test(share_is_at_most_an_eighth_above_ideal_in_four_subtrees),
         cmocka_unit_test(equal_powers_of_two_get_one_subtree_each),
         cmocka_unit_test(sizes_out_of_range_are_refused),
-        cmocka_unit_test(subtrees_of_any_set_are_maximal_and_cover_it),
         cmocka_unit_test(regroup_keeps_what_is_held_and_shares_the_rest_evenly),
         cmocka_unit_test(regroup_after_one_loss_moves_only_the_lost_slices),
         cmocka_unit_test(regroup_with_nothing_held_gives_contiguous_shares),

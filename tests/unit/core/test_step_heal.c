@@ -4,34 +4,31 @@
 
 static void heals(uint64_t digest_every, uint64_t save_every)
 {
-    crew_config(digest_every, 0, false);
-    for (uint32_t i = 0; i < CREW_N; i++) {
-        worker(i)->config.heals = true;
-        worker(i)->config.save_every = save_every;
-    }
+    crew_config((struct step_config){
+        .digest_every = digest_every, .heals = true, .save_every = save_every});
 }
 
 static void a_state_is_agreed_on_when_the_step_after_it_is_committed(void **state)
 {
     heals(2, 0);
     trained(3, 2);
-    assert_int_equal(worker(0)->agreed, 0);
+    assert_int_equal(agreed(0), 0);
     flow(3);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(worker(i)->agreed, 2);
+        assert_int_equal(agreed(i), 2);
     }
     flow(4);
-    assert_int_equal(worker(0)->agreed, 2);
+    assert_int_equal(agreed(0), 2);
     flow(5);
-    assert_int_equal(worker(2)->agreed, 4);
+    assert_int_equal(agreed(2), 4);
 }
 
 static void without_digests_nothing_is_agreed_on(void **state)
 {
-    crew_config(0, 0, false);
+    crew_config((struct step_config){0});
     trained(3, 5);
     flow(9);
-    assert_int_equal(worker(0)->agreed, 0);
+    assert_int_equal(agreed(0), 0);
     assert_int_equal(crew.men[0].digests_n, 0);
 }
 
@@ -39,10 +36,10 @@ static void without_digests_nothing_is_agreed_on(void **state)
 static void nothing_is_agreed_on_if_one_is_silent(void **state)
 {
     heals(0, 3);
-    worker(1)->config.heals = false;
+    crew_config_one(1, (struct step_config){.save_every = 3});
     trained(3, 5);
-    assert_int_equal(worker(0)->committed, 5);
-    assert_int_equal(worker(0)->agreed, 0);
+    assert_int_equal(committed(0), 5);
+    assert_int_equal(agreed(0), 0);
     assert_int_equal(crew.men[1].digests_n, 0);
 }
 
@@ -50,23 +47,22 @@ static void every_state_that_is_saved_is_compared(void **state)
 {
     heals(0, 3);
     trained(2, 4);
-    assert_int_equal(worker(1)->agreed, 3);
+    assert_int_equal(agreed(1), 3);
     want_save(1); /* the next READY says so: step 5 */
     flow(5);
     assert_int_equal(crew.men[0].save_step, 5);
     flow(6);
-    assert_int_equal(worker(0)->agreed, 5);
-    assert_int_equal(worker(1)->agreed, 5);
+    assert_int_equal(agreed(0), 5);
+    assert_int_equal(agreed(1), 5);
     flow(7);
-    assert_int_equal(worker(0)->agreed, 6);
+    assert_int_equal(agreed(0), 6);
     assert_int_equal(crew.men[0].digests_n, 3);
 }
 
 static void a_job_that_does_not_heal_compares_no_more_than_before(void **state)
 {
-    crew_config(0, 0, false);
+    crew_config((struct step_config){.save_every = 1});
     trained(2, 4);
-    worker(0)->config.save_every = worker(1)->config.save_every = 1;
     want_save(1);
     flow(8);
     assert_int_equal(crew.men[0].digests_n, 0);
@@ -78,9 +74,9 @@ static void a_difference_is_not_agreed_on(void **state)
     trained(3, 3);
     crew.men[1].odd_digest = 1;
     flow(20);
-    assert_int_equal(worker(0)->phase, STEP_STOPPED);
-    assert_int_equal(worker(0)->committed, 4);
-    assert_int_equal(worker(0)->agreed, 2);
+    assert_int_equal(step_phase(worker(0)), STEP_STOPPED);
+    assert_int_equal(committed(0), 4);
+    assert_int_equal(agreed(0), 2);
     assert_true(crew.men[0].most);
 }
 
@@ -111,20 +107,16 @@ static void a_commit_after_a_loss_agrees_as_well(void **state)
 {
     heals(3, 0);
     trained(3, 3);
-    for (uint32_t i = 0; i < 3; i++) {
-        compute(i);
-    }
-    for (uint32_t i = 0; i < 3; i++) {
-        reduce(i);
-    }
+    hold(3);
     lose_letters();
     crew.men[2].gone = true;
     tell_all(generation(2, GENERATION_FAILURE, 1, 0, "0 1"));
     tell_active_all(2);
+    move_all();
     deliver();
-    assert_int_equal(worker(0)->committed, 4);
-    assert_int_equal(worker(0)->agreed, 3);
-    assert_int_equal(worker(1)->agreed, 3);
+    assert_int_equal(committed(0), 4);
+    assert_int_equal(agreed(0), 3);
+    assert_int_equal(agreed(1), 3);
 }
 
 static void the_stopped_start_anew_from_what_all_had(void **state)
@@ -140,22 +132,22 @@ static void the_stopped_start_anew_from_what_all_had(void **state)
     g->base_step = 2;
     tell_all(g);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(worker(i)->phase, STEP_LOADING);
-        assert_int_equal(worker(i)->entered, 0);
-        assert_int_equal(worker(i)->agreed, 0);
-        assert_false(worker(i)->diverged);
+        assert_int_equal(step_phase(worker(i)), STEP_LOADING);
+        assert_int_equal(step_entered(worker(i)), 0);
+        assert_int_equal(agreed(i), 0);
+        assert_false(step_diverged(worker(i)));
     }
-    assert_int_equal(crew.men[0].base_step, 2);
+    flow(2);
     for (uint32_t i = 0; i < 3; i++) {
-        load(i, 2);
-        assert_int_equal(worker(i)->agreed, 2);
+        assert_int_equal(committed(i), 2);
+        assert_int_equal(agreed(i), 2);
     }
     tell_active_all(2);
     flow(9);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(worker(i)->committed, 9);
-        assert_int_equal(worker(i)->agreed, 8);
-        assert_int_equal(crew.men[i].forgets_n, 0);
+        assert_int_equal(committed(i), 9);
+        assert_int_equal(agreed(i), 8);
+        assert_int_not_equal(next(i), STEP_FORGET);
     }
 }
 
@@ -166,9 +158,9 @@ static void what_another_checkpoint_starts_from_is_not_agreed_on(void **state)
     heals(0, 0);
     g->base_step = 7;
     tell_all(g);
-    load(0, 7);
-    load(1, 7);
-    assert_int_equal(worker(0)->agreed, 0);
+    flow(0);
+    assert_int_equal(committed(1), 7);
+    assert_int_equal(agreed(0), 0);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #include "unit/core/sync_kit.h"
 
 #include "base/prng.h"
+#include "lib/chance.h"
 
 #include <stdio.h>
 #include <stdlib.h>

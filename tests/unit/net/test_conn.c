@@ -2,6 +2,7 @@
 #include "unit/net/net_kit.h"
 
 #include "base/prng.h"
+#include "lib/chance.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -91,15 +91,41 @@ static unsigned next(struct fake *f, union wire_any *msg)
     return h.type;
 }
 
+/* A report of nothing but that links have come or gone, which they do when they like. */
+static bool is_of_links(const struct fake *f, unsigned type, const union wire_any *msg)
+{
+    const struct report *r = &msg->report, *last = &f->last;
+
+    return type == WIRE_REPORT && r->reached != last->reached &&
+           r->incarnation == last->incarnation && r->phase == last->phase &&
+           r->entered == last->entered && r->step == last->step;
+}
+
 const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_any *msg)
 {
+    bool skip;
     unsigned got;
 
-    while ((got = next(f, msg)) == WIRE_BEAT && type != WIRE_BEAT) {
-        f->beats_n++;
-    }
+    do {
+        got = next(f, msg);
+        skip = (got == WIRE_BEAT && type != WIRE_BEAT) || is_of_links(f, got, msg);
+        f->beats_n += got == WIRE_BEAT;
+        f->last = got == WIRE_REPORT ? msg->report : f->last;
+    } while (skip);
     assert_string_equal(wire_name(got), wire_name(type));
     return msg;
+}
+
+void fake_reached(struct fake *f, uint64_t generation)
+{
+    union wire_any msg;
+    unsigned got;
+
+    while (f->last.reached != generation) {
+        got = next(f, &msg);
+        assert_true(got == WIRE_BEAT || is_of_links(f, got, &msg));
+        f->last = got == WIRE_REPORT ? msg.report : f->last;
+    }
 }
 
 static void *end_main(void *arg)
@@ -155,7 +181,7 @@ void fake_leave(struct fake *f, mu_run *run)
 static void *welcome_main(void *arg)
 {
     struct fake *f = arg;
-    struct msg_life life = {.worker = FAKE_WORKER,
+    struct msg_life life = {.worker = f->worker,
                             .run = 1,
                             .slots = 2,
                             .lease_ms = f->lease_ms,
@@ -193,13 +219,14 @@ static void *welcome_main(void *arg)
     return NULL;
 }
 
-void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms)
+void fake_open_as(struct fake *f, wid worker, enum fake_welcome welcome, uint32_t lease_ms)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     char text[32];
 
     memset(f, 0, sizeof(*f));
     f->fd = -1;
+    f->worker = worker;
     f->welcome = welcome;
     f->lease_ms = lease_ms;
     strcpy(f->dir, "/tmp/muster-unit-XXXXXX");
@@ -216,6 +243,11 @@ void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms)
     snprintf(text, sizeof(text), "%016llx", (unsigned long long)FAKE_COOKIE);
     setenv("MUSTER_COOKIE", text, 1);
     assert_int_equal(pthread_create(&f->thread, NULL, welcome_main, f), 0);
+}
+
+void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms)
+{
+    fake_open_as(f, FAKE_WORKER, welcome, lease_ms);
 }
 
 void fake_attached(struct fake *f)
@@ -290,7 +322,7 @@ void fake_generation(struct fake *f, uint64_t number, const char *nodes)
 
         assert_true(g.members_n <= ARRAY_LEN(members));
         m->worker = wid_make((uint32_t)node, 1, 2);
-        snprintf(m->addr, sizeof(m->addr), "h%lu:1", node);
+        snprintf(m->addr, sizeof(m->addr), "127.0.0.%lu:1", node);
         nodes = end;
     }
     fake_say(f, WIRE_GENERATION, &g);

@@ -29,6 +29,7 @@ struct fake {
     int listen_fd;
     int fd;
     enum fake_welcome welcome;
+    wid worker; /* that it welcomes */
     uint32_t lease_ms;
     struct msg_attach attach; /* as the worker said */
     struct report last;
@@ -41,6 +42,8 @@ struct fake {
 /* Listens, and sets the environment of a worker. A thread accepts and welcomes the first that
  * comes; after fake_attached() the connection is the test's. */
 void fake_open(struct fake *f, enum fake_welcome welcome, uint32_t lease_ms);
+/* … for another worker than FAKE_WORKER. */
+void fake_open_as(struct fake *f, wid worker, enum fake_welcome welcome, uint32_t lease_ms);
 void fake_attached(struct fake *f);
 void fake_close(struct fake *f);
 
@@ -55,9 +58,12 @@ mu_run *fake_join_world(struct fake *f, const char *nodes);
 void fake_say(struct fake *f, enum wire_type type, const void *msg);
 void fake_bytes(struct fake *f, const void *bytes, size_t n);
 
-/* The next frame but for beats, which are counted. Fails the test if there is none for long, or if
- * it is of another type. Valid until the next. */
+/* The next frame but for beats, which are counted, and for reports that only say which generation
+ * is reached: that changes when links do. Fails the test if there is none for long, or if it is of
+ * another type. Valid until the next. */
 const union wire_any *fake_next(struct fake *f, enum wire_type type, union wire_any *msg);
+/* Waits for such a report, if that generation is not reached already (0: none is). */
+void fake_reached(struct fake *f, uint64_t generation);
 
 /* Reads up to the end and closes, in a thread, as an agent does; until fake_end_join(). The last
  * report that came is in `last`. */
@@ -74,7 +80,7 @@ void fake_leave(struct fake *f, mu_run *run);
 /* The agent's process has ended: its connection is closed, and no more. */
 void fake_die(struct fake *f);
 
-/* Members by node, "3 4 5", slot 1, life 2; address "h3:1" and so on. */
+/* Members by node, "3 4 5", slot 1, life 2; address "127.0.0.3:1" and so on. */
 void fake_generation(struct fake *f, uint64_t number, const char *nodes);
 
 /* Waits until the worker knows of it: one that is no member has nothing to say of it. */

@@ -2,7 +2,7 @@
  * always. */
 #include "unit/run/run_kit.h"
 
-#include "run/train.h"
+#include "run/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,8 +13,10 @@ static mu_run *join(void)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
 
-    assert_int_equal(mu_metric(run, "loss"), MU_OK);
-    assert_int_equal(mu_metric(run, "accuracy"), MU_OK);
+    pthread_mutex_lock(&run->lock);
+    assert_int_equal(metrics_add(run, "loss"), MU_OK);
+    assert_int_equal(metrics_add(run, "accuracy"), MU_OK);
+    pthread_mutex_unlock(&run->lock);
     return run;
 }
 
@@ -105,6 +107,22 @@ static void other_numbers_are_said_beside_them(void **state)
     fake_leave(&agent, run);
 }
 
+/* All of them are said in one message. */
+static void what_was_logged_before_counts_when_metrics_are_named(void **state)
+{
+    mu_run *run = join();
+    char name[] = "metric-a";
+
+    assert_int_equal(mu_log(run, "rate", 0.125), MU_OK);
+    pthread_mutex_lock(&run->lock);
+    for (int i = 3; i < MU_METRICS_MAX; i++, name[7]++) {
+        assert_int_equal(metrics_add(run, name), MU_OK);
+    }
+    assert_int_equal(metrics_add(run, name), MU_ELIMIT);
+    pthread_mutex_unlock(&run->lock);
+    fake_leave(&agent, run);
+}
+
 static void rank_0_says_them_at_once(void **state)
 {
     mu_run *run = fake_join_world(&agent, "4 5");
@@ -150,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_number_that_is_none_is_said_too),
         cmocka_unit_test(of_many_steps_the_newest_numbers_are_said),
         cmocka_unit_test(other_numbers_are_said_beside_them),
+        cmocka_unit_test(what_was_logged_before_counts_when_metrics_are_named),
         cmocka_unit_test(rank_0_says_them_at_once),
         cmocka_unit_test(the_last_numbers_are_among_the_last_words),
     };

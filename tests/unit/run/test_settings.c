@@ -520,6 +520,84 @@ static void many_threads_get_their_own_answers(void **state)
     fake_leave(&agent, run);
 }
 
+/* ---- mu_resize ---- */
+
+/* Whatever the agent has said before is known to the worker. */
+static void until_heard(mu_run *run)
+{
+    struct caller c = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = MU_FOREVER};
+    struct msg_config m;
+
+    begin(&c);
+    m = asked();
+    item(&m, "k", "v", 1, false);
+    expect_ok(&c);
+    mu_setting_free(&c.setting);
+}
+
+static void a_resize_waits_for_nobody_and_a_refusal_is_logged(void **state)
+{
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
+    struct msg_config m;
+    char text[1024];
+
+    assert_int_equal(mu_resize(run, 12), MU_OK); /* Nobody has answered. */
+    m = asked();
+    assert_int_equal(m.verb, CONFIG_PUT);
+    assert_string_equal(m.key, "size");
+    assert_true(m.expect == MU_ANY && m.value_n == 2 && m.wait_ms > 0);
+    assert_memory_equal(m.value, "12", 2);
+    unit_stderr_begin();
+    refuse(&m, MU_EINVAL, "max is 8");
+    until_heard(run);
+    unit_stderr_end(text, sizeof(text));
+    fake_explains(text, "max is 8");
+    fake_leave(&agent, run);
+}
+
+static void of_two_resizes_the_last_one_matters(void **state)
+{
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
+    struct msg_config first, last;
+    char text[1024];
+
+    assert_int_equal(mu_resize(run, 9), MU_OK);
+    assert_int_equal(mu_resize(run, 8), MU_OK);
+    first = asked();
+    last = asked();
+    assert_true(first.request != last.request);
+    unit_stderr_begin();
+    refuse(&first, MU_EINVAL, "max is 8");
+    item(&last, "size", "8", 5, false);
+    until_heard(run);
+    unit_stderr_end(text, sizeof(text));
+    assert_string_equal(text, "");
+    fake_leave(&agent, run);
+}
+
+static void a_resize_that_can_not_be_said_fails_at_once(void **state)
+{
+    mu_run *run = fake_join(&agent, FAKE_LIFE);
+
+    assert_int_equal(mu_resize(run, 0), MU_EINVAL);
+    assert_int_equal(mu_stop(run), MU_OK);
+    assert_int_equal(mu_resize(run, 2), MU_EDONE);
+    fake_leave(&agent, run);
+}
+
+static void alone_a_resize_is_a_setting(void **state)
+{
+    mu_setting s;
+    mu_run *run;
+
+    assert_int_equal(mu_join(NULL, &run), MU_OK);
+    assert_int_equal(mu_resize(run, 3), MU_OK);
+    assert_int_equal(mu_config_get(run, "size", 0, &s), MU_OK);
+    assert_string_equal(s.value, "3");
+    mu_setting_free(&s);
+    assert_int_equal(mu_leave(run), MU_OK);
+}
+
 /* ---- alone ---- */
 
 static void alone_settings_have_versions_and_conditions(void **state)
@@ -671,6 +749,10 @@ int main(void)
         cmocka_unit_test(leaving_ends_calls_of_other_threads),
         cmocka_unit_test(an_answer_without_sense_ends_the_connection),
         cmocka_unit_test(many_threads_get_their_own_answers),
+        cmocka_unit_test(a_resize_waits_for_nobody_and_a_refusal_is_logged),
+        cmocka_unit_test(of_two_resizes_the_last_one_matters),
+        cmocka_unit_test(a_resize_that_can_not_be_said_fails_at_once),
+        cmocka_unit_test(alone_a_resize_is_a_setting),
         cmocka_unit_test(alone_settings_have_versions_and_conditions),
         cmocka_unit_test(alone_a_watch_sees_what_another_thread_changes),
         cmocka_unit_test(alone_no_update_of_many_threads_is_lost),

@@ -64,7 +64,7 @@ static void answer(const struct msg_sync *to, uint32_t index, uint32_t total, co
                            .data_n = (uint32_t)strlen(data),
                            .data = (uint8_t *)(uintptr_t)data};
 
-    snprintf(m.addr, sizeof(m.addr), "h%u:1", 3 + index);
+    snprintf(m.addr, sizeof(m.addr), "127.0.0.%u:1", 3 + index);
     fake_say(&agent, WIRE_SYNCED, &m);
 }
 
@@ -100,9 +100,9 @@ static void everyone_gets_everyones_value(void **state)
     assert_true(c.values.generation == 7);
     assert_int_equal(c.values.items[0].data_n, 4);
     assert_memory_equal(c.values.items[0].data, "zero", 4);
-    assert_string_equal(c.values.items[0].address, "h3:1");
+    assert_string_equal(c.values.items[0].address, "127.0.0.3:1");
     assert_int_equal(c.values.items[2].data_n, 0);
-    assert_string_equal(c.values.items[2].address, "h5:1");
+    assert_string_equal(c.values.items[2].address, "127.0.0.5:1");
     mu_values_free(&c.values);
     fake_leave(&agent, run);
 }

@@ -4,7 +4,7 @@
 #include "unit/store/shim_kit.h"
 
 #include "base/log.h"
-#include "store/memory.h"
+#include "lib/memory_store.h"
 
 #include <pthread.h>
 #include <sqlite3.h>

@@ -1,21 +1,15 @@
-/* What only the store on SQLite promises: groups, files, one process at a time, older formats. */
+/* What only the store on SQLite promises: groups, files, one process at a time. */
 #include "unit/store/shim_kit.h"
 #include "unit/store/store_kit.h"
 
 #include "base/log.h"
 
-#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static const unsigned char V1_ID[STORE_ID_BYTES] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
-                                                    0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
-#define V1_RECORDS 6
 
 static char dir[512];
 static char error[STORE_ERROR_MAX];
@@ -182,141 +176,6 @@ static void a_directory_that_can_not_be_made_is_named(void **state)
     assert_null(st);
 }
 
-/* --- Format 1 --- */
-
-static void make_v1(struct kit_image *image)
-{
-    char path[600];
-    char *sql;
-    struct stat info;
-    sqlite3 *db;
-    FILE *in = fopen(UNIT_DATA "/journal_v1.sql", "rb");
-
-    assert_non_null(in);
-    assert_int_equal(fstat(fileno(in), &info), 0);
-    sql = calloc(1, (size_t)info.st_size + 1);
-    assert_int_equal(fread(sql, 1, (size_t)info.st_size, in), info.st_size);
-    fclose(in);
-    snprintf(path, sizeof(path), "%s/journal.db", dir);
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    free(sql);
-    if (image) {
-        kit_image_read(dir, image);
-    }
-}
-
-static void check_v1(void)
-{
-    struct kit_seen seen;
-    struct store *st = open_well(&seen);
-    struct kit_log log = {0};
-
-    kit_check(&seen, st, V1_RECORDS, V1_RECORDS);
-    assert_memory_equal(store_id(st), V1_ID, sizeof(V1_ID));
-    assert_int_equal(kit_append(st, V1_RECORDS + 1), MU_OK);
-    store_flush(st);
-    store_poll(st, kit_on_done, &log);
-    assert_int_equal(log.done[0].status, MU_OK);
-    assert_int_equal(kit_snapshot(st, V1_RECORDS), MU_OK);
-    store_close(st);
-    st = open_well(&seen);
-    kit_check(&seen, st, V1_RECORDS + 1, V1_RECORDS + 1);
-    store_close(st);
-}
-
-static void a_file_of_format_1_opens_and_goes_on(void **state)
-{
-    make_v1(NULL);
-    check_v1();
-}
-
-static void a_migration_killed_anywhere_can_be_done_again(void **state)
-{
-    struct kit_image image;
-    unsigned killed = 0;
-    int status = 1;
-
-    make_v1(&image);
-    for (uint64_t n = 1; status != 0; n++) {
-        struct kit_seen seen;
-        struct store *st;
-        pid_t child;
-
-        kit_image_write(dir, &image);
-        child = fork();
-        if (child == 0) {
-            shim_arm(SHIM_TEAR, SHIM_CHANGE, n, 1);
-            if (kit_open(dir, &seen, &st, error) != MU_OK) {
-                _exit(1);
-            }
-            store_close(st);
-            _exit(0);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        killed += WIFSIGNALED(status);
-        check_v1();
-    }
-    print_message("# killed at each of %u operations\n", killed);
-    assert_true(killed > 10);
-    kit_image_free(&image);
-}
-
-static void a_migration_that_fails_anywhere_can_be_done_again(void **state)
-{
-    struct kit_image image;
-    unsigned failed = 0;
-
-    make_v1(&image);
-    for (uint64_t n = 1; n < 60; n++) {
-        struct kit_seen seen;
-        struct store *st;
-
-        kit_image_write(dir, &image);
-        shim_arm(SHIM_FAIL, SHIM_CHANGE, n, 1);
-        if (kit_open(dir, &seen, &st, error) == MU_OK) {
-            store_close(st);
-        } else {
-            failed++;
-        }
-        shim_arm(SHIM_PASS, 0, 0, 0);
-        check_v1();
-    }
-    assert_true(failed > 5);
-    kit_image_free(&image);
-}
-
-static void damage_in_format_1_is_refused(void **state)
-{
-    static const char *const EDITS[] = {
-        "UPDATE journal SET data = x'00' WHERE seq = 3",
-        "UPDATE journal SET sum = sum + 1 WHERE seq = 6",
-        "DELETE FROM journal WHERE seq = 4",
-        "DELETE FROM meta",
-        "UPDATE meta SET value = x'00'",
-        "DROP TABLE journal",
-    };
-    struct kit_image image;
-
-    make_v1(&image);
-    for (size_t i = 0; i < ARRAY_LEN(EDITS); i++) {
-        struct kit_seen seen;
-        struct store *st;
-        char path[600];
-        sqlite3 *db;
-
-        kit_image_write(dir, &image);
-        snprintf(path, sizeof(path), "%s/journal.db", dir);
-        assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-        assert_int_equal(sqlite3_exec(db, EDITS[i], NULL, NULL, NULL), SQLITE_OK);
-        assert_int_equal(sqlite3_close(db), SQLITE_OK);
-        assert_int_equal(kit_open(dir, &seen, &st, error), MU_ECORRUPT);
-        assert_non_null(strstr(error, path));
-    }
-    kit_image_free(&image);
-}
-
 #define WITH_DIR(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
 
 int main(void)
@@ -328,10 +187,6 @@ int main(void)
         WITH_DIR(a_database_locked_by_others_is_busy),
         WITH_DIR(the_files_are_for_their_owner_only),
         WITH_DIR(a_directory_that_can_not_be_made_is_named),
-        WITH_DIR(a_file_of_format_1_opens_and_goes_on),
-        WITH_DIR(a_migration_killed_anywhere_can_be_done_again),
-        WITH_DIR(a_migration_that_fails_anywhere_can_be_done_again),
-        WITH_DIR(damage_in_format_1_is_refused),
     };
 
     log_set_level((enum log_level) - 1); /* Failures are meant here. */

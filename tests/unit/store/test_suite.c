@@ -3,7 +3,7 @@
 #include "unit/store/store_kit.h"
 
 #include "base/log.h"
-#include "store/memory.h"
+#include "lib/memory_store.h"
 
 #include <stdlib.h>
 #include <string.h>

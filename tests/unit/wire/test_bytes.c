@@ -5,6 +5,7 @@
 #include "unit/unit.h"
 
 #include "base/crc32c.h"
+#include "lib/wire_types.h"
 #include "wire/bytes.h"
 #include "wire/table.h"
 
@@ -21,8 +22,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -45,7 +46,7 @@ static struct generation generation = {
 };
 static struct msg_ended ended = {2, 41, 1, "no", 0};
 static struct msg_bye bye = {4, 0xabcdef, 0x1234};
-static struct msg_ready ready = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 0};
+static struct msg_ready ready = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 0, 0, {{0}}};
 static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
 
 struct golden {
@@ -352,9 +353,9 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
 static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4, 0};
-static struct msg_suspect suspect = {N3, N4, 7, 5000};
-static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0,    "",
+                             0, 1, FAULT_STATES, N4,  0, 0,  0, {{0}}};
+static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1, 0, 0, 0, 0, {{0}}};
 static struct msg_ended left = {2, 41, 0, "", 1};
 static struct msg_event numbers = {
     6, 1000, 16, "j", "", 0, 7, 41, "", 2, metrics,
@@ -373,9 +374,6 @@ static const struct {
      "4d53545201030b0033000000070000000000000008070605040302012ce539470200000003000000"
      "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
      "00f87f"},
-    {WIRE_SUSPECT, &suspect,
-     "4d535452010313001c00000007000000000000000807060504030201a8a6238c0200000003000000"
-     "0100000104000000070000000000000088130000"},
     {WIRE_READY, &ready,
      "4d5354520103310038000000070000000000000008070605040302016fa0bdc40200000003000000"
      "29000000000000000800000000000000d1d20000000000000000000000000000c100000000000000"
@@ -412,7 +410,7 @@ static void what_1_3_brought_has_these_bytes(void **state)
 
 static struct msg_lease lease = {77, 3};
 static struct msg_ack wished = {9, 4, NODE_DRAINING, 7, MODE_RESTART, 3};
-static struct msg_ready saving = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 1};
+static struct msg_ready saving = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 1, 0, {{0}}};
 
 static const struct {
     enum wire_type type;
@@ -445,7 +443,8 @@ static void what_1_4_brought_has_these_bytes(void **state)
 
 /* ---- what 1.5 added ---- */
 
-static struct report agreed = {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, FAULT_STATES, N4, 30};
+static struct report agreed = {1, 2, PHASE_IN,     0,  7,  41, 40, 8,    "a:1",
+                               0, 0, FAULT_STATES, N4, 30, 0,  0,  {{0}}};
 static struct msg_attach carrier = {3, 0xc00c1e, 4711, 1};
 static struct msg_depot put = {DEPOT_PUT, "j", 41, 2, 5, 8, {0xa1, 0xa2}, 3, 100, 3, data};
 static struct msg_depot_says says = {DEPOT_READ, MU_ENOENT, "no", 2, 5, 8, {0xa1}, 1, 3, data};
@@ -484,6 +483,62 @@ static void what_1_5_brought_has_these_bytes(void **state)
     }
 }
 
+/* ---- what 1.6 added ---- */
+
+static struct report apart = {
+    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}};
+static const char apart_1_6[] =
+    "4d535452010601007000000007000000000000000807060504030201a949de8b0100000002000000"
+    "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
+    "3a3100000000000000000000000000001e000000000000000700000000000000020000000c000200"
+    "000003000000000000000c00010000010400000088130000";
+
+static struct msg_settle broke = {N3,
+                                  41,
+                                  1,
+                                  {0x81},
+                                  {0xd1, 0xd2},
+                                  {0xc1},
+                                  0,
+                                  UINT64_C(7) << ROUND_BITS | 2,
+                                  8,
+                                  1,
+                                  2,
+                                  {{40, 7, SAVE_DURABLE, 41}, {41, 7, SAVE_WRITING, 41}}};
+static const char broke_1_6[] =
+    "4d53545201063200fd00000007000000000000000807060504030201bce308500200000003000000"
+    "29000000000000000181000000000000000000000000000000000000000000000000000000000000"
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000d1d20000000000000000000000000000c1000000000000"
+    "00000000000000000000020070000000000008000000000000000102000000190028000000000000"
+    "00070000000000000002290000000000000019002900000000000000070000000000000001290000"
+    "0000000000";
+
+static void a_report_of_1_6_says_who_is_apart(void **state)
+{
+    uint8_t bytes[1024];
+    union wire_any msg;
+
+    expect_as(6, WIRE_REPORT, &apart, apart_1_6);
+    decode(WIRE_REPORT, bytes, unhex(apart_1_6, bytes), &msg);
+    assert_true(msg.report.apart_in == 7 && msg.report.apart_n == 2);
+    assert_true(msg.report.apart[1].peer == N4 && msg.report.apart[1].idle_ms == 5000);
+    expect_as(6, WIRE_REPORT, &msg, apart_1_6);
+}
+
+static void a_settle_of_1_6_says_what_it_holds_and_where_it_went(void **state)
+{
+    uint8_t bytes[1024];
+    union wire_any msg;
+
+    expect_as(6, WIRE_SETTLE, &broke, broke_1_6);
+    decode(WIRE_SETTLE, bytes, unhex(broke_1_6, bytes), &msg);
+    assert_true(msg.settle.held_in == term_make(7, 2) && msg.settle.moved == 8);
+    assert_int_equal(msg.settle.lacks, 1);
+    expect_as(6, WIRE_SETTLE, &msg, broke_1_6);
+}
+
 /* The bytes of 1.1 above are those of a run that is over for all. */
 static void an_end_of_1_1_is_nobodys_leaving(void **state)
 {
@@ -504,7 +559,7 @@ static bool has(const struct wire_desc *d, uint8_t since)
 
     for (uint32_t k = 0; k < d->fields_n; k++) {
         found |= d->fields[k].since == since;
-        found |= d->fields[k].kind == KIND_LIST && has(d->fields[k].sub(), since);
+        found |= wire_has_items(&d->fields[k]) && has(d->fields[k].sub(), since);
     }
     return found;
 }
@@ -541,6 +596,8 @@ int main(void)
         cmocka_unit_test(what_1_3_brought_has_these_bytes),
         cmocka_unit_test(what_1_4_brought_has_these_bytes),
         cmocka_unit_test(what_1_5_brought_has_these_bytes),
+        cmocka_unit_test(a_report_of_1_6_says_who_is_apart),
+        cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };

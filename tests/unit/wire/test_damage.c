@@ -1,6 +1,8 @@
 #include "unit/unit.h"
 
 #include "base/crc32c.h"
+#include "lib/wire_sample.h"
+#include "lib/wire_types.h"
 #include "wire/bytes.h"
 #include "wire/table.h"
 
@@ -202,8 +204,7 @@ static void a_refusal_names_message_field_and_place(void **state)
     struct report report = {.slot = 1, .addr = "host:1"};
     struct msg_reports reports = {.reports_n = 1, .reports = &report};
     struct rec_config config = {.job = "j", .key = "k"};
-    struct msg_sum sum = {.from = 1};
-    struct msg_probe probe = {.from = 1};
+    struct msg_answer answer = {.status = 1};
     const size_t end = wire_size(WIRE_REPORTS, &reports) - WIRE_HEADER_BYTES;
     char text[TEXT_MAX_LEN];
 
@@ -215,7 +216,7 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_ADMIN, &admin, 4, '\n', 1, MU_EPROTO,
            "admin: job at byte 1: it has control characters or is not UTF-8");
     expect(WIRE_ADMIN, &admin, 6, 3, 2, MU_EPROTO, "admin: at byte 11: bytes are left over");
-    expect(WIRE_PROBE, &probe, 16, 2, 1, MU_EPROTO, "probe: answer at byte 16: no such value");
+    expect(WIRE_ANSWER, &answer, 4, 2, 1, MU_EPROTO, "answer: more at byte 4: no such value");
     expect(WIRE_REPORTS, &reports, 8, SLOTS_MAX + 1, 4, MU_ELIMIT,
            "reports: reports at byte 8: there are too many");
     expect(WIRE_REPORTS, &reports, 8, SLOTS_MAX, 4, MU_EPROTO,
@@ -224,16 +225,18 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_REPORTS, &reports, 8, 2, 4, MU_EPROTO, text);
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
-    snprintf(text, sizeof(text), "reports: report.agreed at byte %zu: the bytes end within it",
-             end - 8);
+    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: the bytes end within it",
+             end - 4);
     expect(WIRE_REPORTS, &reports, 12, end - 15, 2, MU_EPROTO, text);
+    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 4);
+    expect(WIRE_REPORTS, &reports, end - 4, APART_MAX + 1, 4, MU_ELIMIT, text);
     snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
-             end - 24 - strlen(report.addr));
-    expect(WIRE_REPORTS, &reports, 12, end - 37, 2, MU_EPROTO, text);
-    expect(WIRE_SUM, &sum, 24, DATA_MAX + 1, 4, MU_ELIMIT,
-           "sum: data at byte 24: there are too many");
-    expect(WIRE_SUM, &sum, 24, DATA_MAX, 4, MU_EPROTO,
-           "sum: data at byte 24: the bytes end within it");
+             end - 36 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 49, 2, MU_EPROTO, text);
+    expect(WIRE_ANSWER, &answer, 7, DATA_MAX + 1, 4, MU_ELIMIT,
+           "answer: data at byte 7: there are too many");
+    expect(WIRE_ANSWER, &answer, 7, DATA_MAX, 4, MU_EPROTO,
+           "answer: data at byte 7: the bytes end within it");
     expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX + 1, 4, MU_ELIMIT,
            "config: value at byte 15: there are too many");
     expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX, 4, MU_EPROTO,
@@ -250,7 +253,7 @@ static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)
     put_u16(buffer, 700);
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "record type 700 of version 1.5 is not known to version 1.5");
+    assert_string_equal(fault.text, "record type 700 of version 1.6 is not known to version 1.6");
     put_u16(buffer, WIRE_BYE); /* A message is no record. */
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
@@ -269,7 +272,7 @@ static void what_is_no_frame_is_refused(void **state)
     put_u16(buffer + 6, WIRE_REC_GONE); /* A record is no message. */
     mend(WIRE_BYE, buffer, n);
     assert_int_equal(decode(WIRE_BYE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "message type 258 of version 1.5 is not known to version 1.5");
+    assert_string_equal(fault.text, "message type 258 of version 1.6 is not known to version 1.6");
 }
 
 static void a_payload_of_another_length_than_its_header_says_is_refused(void **state)

@@ -2,6 +2,7 @@
  * change here is a change of the protocol: it needs another version, not another golden. */
 #include "unit/unit.h"
 
+#include "lib/wire_print.h"
 #include "wire/table.h"
 
 #include <stdio.h>
@@ -35,9 +36,10 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 05 3100 39000000 0700000000000000 0807060504030201 abaedae7 "
+               "4d535452 01 06 3100 3d000000 0700000000000000 0807060504030201 be5cb128 "
                "0200000003000000 2900000000000000 0800000000000000 "
-               "00000000000000000000000000000000 00000000000000000000000000000000 00");
+               "00000000000000000000000000000000 00000000000000000000000000000000 00 "
+               "00000000");
 }
 
 struct item {
@@ -73,6 +75,8 @@ struct every {
     uint8_t *blob;
     uint32_t items_n;
     struct item *items;
+    uint32_t some_n;
+    struct item some[9];
 };
 
 #define AT(field) .name = #field, .offset = offsetof(struct every, field)
@@ -97,6 +101,7 @@ static void each_kind_of_field_has_these_bytes(void **state)
         {AT(secret), .max = 2, .kind = KIND_SECRET},
         {AT_LIST(blob), .kind = KIND_BLOB},
         {AT_LIST(items), .kind = KIND_LIST, .sub = item_desc},
+        {AT_LIST(some), .kind = KIND_ITEMS, .sub = item_desc},
     };
     static const struct wire_desc desc = {"every", fields, ARRAY_LEN(fields), sizeof(struct every),
                                           1000};
@@ -119,6 +124,8 @@ static void each_kind_of_field_has_these_bytes(void **state)
         blob,
         2,
         items,
+        1,
+        {{9, "z"}},
     };
     uint64_t memory[16];
     struct wire_scratch scratch = {(uint8_t *)memory, sizeof(memory), 0};
@@ -130,10 +137,11 @@ static void each_kind_of_field_has_these_bytes(void **state)
     expect_hex(bytes, n,
                "01 0302 07060504 feffffff 0f0e0d0c0b0a0908 0200000003000000 1000000000000000 02 "
                "030068c3b6 a1a2 05 7778 03000000 b1b2b3 02000000 0800 "
-               "07000000 02007879 0600 08000000 0000");
+               "07000000 02007879 0600 08000000 0000 01000000 0700 09000000 01007a");
     assert_int_equal(wire_fields_decode(&desc, 0, 0, bytes, n, &out, &scratch, NULL), MU_OK);
     assert_true(out.i32 == -2 && out.u16 == 0x0203 && out.choice == 2 && out.bytes[1] == 0xa2);
     assert_true(out.blob[2] == 0xb3 && out.items[1].id == 8);
+    assert_true(out.some_n == 1 && out.some[0].id == 9);
 }
 
 static void a_config_record_has_these_bytes(void **state)
@@ -145,7 +153,7 @@ static void a_config_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0a01 01 05 15000000 1b3d42b9 0000 01006b 0900000000000000 00 03000000 7600ff");
+               "0a01 01 06 15000000 00fe8f87 0000 01006b 0900000000000000 00 03000000 7600ff");
 }
 
 static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)
@@ -165,31 +173,33 @@ static void lines_read_like_this(void **state)
                                {.slot = 1, .incarnation = 2, .phase = PHASE_EXITED}};
     struct msg_reports all = {.seq = 4, .reports_n = 2, .reports = reports};
     struct msg_admin admin = {.verb = ADMIN_TAKEOVER, .job = "mnist"};
-    struct msg_sum sum = {.from = wid_make(1, 0, 1), .step = 3, .data_n = 4096};
+    struct msg_answer answer = {.more = 1, .data_n = 4096};
     struct msg_welcome welcome = {.store = 0xabcdef, .node = 4, .lease_ms = 1000};
     struct msg_sync sync = {.worker = wid_make(1, 0, 1), .request = 2, .tag = "go", .data_n = 5};
     struct msg_ended ended = {.run = 1, .step = 9, .failed = 1, .why = "n2.0#1 exited with 3"};
 
     expect_line(WIRE_READY, &ready, 7,
                 "ready gen=7 from=n3.0#2 step=41 newest=8 digest=00000000000000000000000000000000 "
-                "check=00000000000000000000000000000000 save=no");
+                "check=00000000000000000000000000000000 save=no saved=[]");
     expect_line(WIRE_SETTLE, &settle, 9,
                 "settle gen=9 from=n1.2#3 step=40 held=yes slices=none "
                 "digest=00000000000000000000000000000000 "
-                "check=00000000000000000000000000000000 diverged=no");
+                "check=00000000000000000000000000000000 diverged=no held_in=0 moved=0 lacks=no "
+                "saved=[]");
     settle.slices[0] = 0x0f;
     settle.slices[1] = 0x41;
     settle.slices[127] = 0xc0;
     expect_line(WIRE_SETTLE, &settle, 9,
                 "settle gen=9 from=n1.2#3 step=40 held=yes slices=0-3,8,14,1022-1023 "
                 "digest=00000000000000000000000000000000 "
-                "check=00000000000000000000000000000000 diverged=no");
+                "check=00000000000000000000000000000000 diverged=no held_in=0 moved=0 lacks=no "
+                "saved=[]");
     expect_line(WIRE_REFUSED, &refused, 0, "refused status=-5 text=\"say \\\"no\\\" to it\"");
     expect_line(WIRE_REPORTS, &all, 0,
                 "reports seq=4 reports=[slot=0 phase=in entered=7 addr=10.0.0.1:99, "
                 "slot=1 incarnation=2 phase=exited]");
     expect_line(WIRE_ADMIN, &admin, 0, "admin verb=takeover job=mnist node=\"\"");
-    expect_line(WIRE_SUM, &sum, 2, "sum gen=2 from=n1.0#1 step=3 offset=0 data=4096B");
+    expect_line(WIRE_ANSWER, &answer, 0, "answer status=0 more=yes text=\"\" data=4096B");
     expect_line(WIRE_WELCOME, &welcome, 0,
                 "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0 mode=auto");
     expect_line(WIRE_SYNC, &sync, 0,

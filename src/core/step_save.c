@@ -1,0 +1,455 @@
+/* States that are saved: who writes what, and when that is a checkpoint.
+ *
+ * The state after a step that is to be saved is cut by the members of one generation: each writer
+ * copies its shard and writes it while training goes on. READY and SETTLE say how each stands with
+ * its last attempt; a member whose shard is written, or is not going to be, says so at once. The
+ * first of the writers ends the checkpoint (writes its manifest) when all writers have said that
+ * their shards are durable, members still or not. Who has no shard counts for nothing.
+ *
+ * A writer that has failed, or did not take part, or is lost before it has said so, makes the
+ * attempt void, and so does the loss of the first writer before it has said that the checkpoint is
+ * there. Then the next step's state is saved. If that can't be (there is no further step, or each
+ * state is to be kept), the first of those who are left saves this one, alone, at once.
+ *
+ * What is kept in memory: nobody reduces a step before the state before it is kept, so no member
+ * holds a result when that could be lost. The last word after the final step is said when the last
+ * state is saved. */
+#include "core/step_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int saves_open(struct step *s)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        s->saves[i].said = calloc(s->config.members_max, 1);
+        if (s->saves[i].said == NULL) {
+            return MU_ENOMEM;
+        }
+    }
+    return MU_OK;
+}
+
+static void end_attempt(struct saving *v)
+{
+    membership_close(v->group);
+    v->group = NULL;
+    v->ending = false;
+}
+
+void saves_close(struct step *s)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        end_attempt(&s->saves[i]);
+        free(s->saves[i].said);
+    }
+}
+
+void saves_forget(struct step *s)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        struct saving *v = &s->saves[i];
+
+        end_attempt(v);
+        *v = (struct saving){.own = v->own, .said = v->said};
+        v->own.decided = 0;
+    }
+}
+
+/* ---- who writes ---- */
+
+/* Newcomers of a generation have no part in what the others came with. */
+static bool writes(const struct step *s, enum save_place place, uint32_t rank)
+{
+    const struct member *m = s->group->members;
+
+    return (s->committed >= s->first || is_caught_up(s->group, rank)) &&
+           (s->config.saves[place] != SAVES_HOST || m[rank].host == m[s->me].host);
+}
+
+bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_out,
+                 uint32_t *writers_n_out)
+{
+    const bool one = s->config.saves[place] == SAVES_ONE;
+    uint32_t n = 0, before_n = 0;
+
+    *writer_out = *writers_n_out = 0;
+    if (s->me == NO_RANK) {
+        return false;
+    }
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        n += writes(s, place, i);
+        before_n += writes(s, place, i) && i < s->me;
+    }
+    *writer_out = before_n;
+    *writers_n_out = one ? 1 : n;
+    return writes(s, place, s->me) && (!one || before_n == 0);
+}
+
+/* It is the one who saves alone what is here; newcomers by now have it, too. */
+static bool is_first(const struct step *s, enum save_place place)
+{
+    const struct member *m = s->group->members;
+
+    for (uint32_t i = 0; i < s->me; i++) {
+        if (!s->peers[i].lacks &&
+            (s->config.saves[place] != SAVES_HOST || m[i].host == m[s->me].host)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ends(const struct step *s, const struct saving *v)
+{
+    return v->group->members[v->first].worker == s->config.self;
+}
+
+static bool is_left(const struct step *s, const struct saving *v, uint32_t rank)
+{
+    const wid worker = v->group->members[rank].worker;
+
+    return worker == s->config.self ||
+           (s->phase != STEP_PARKED && membership_rank(s->group, worker) != NO_RANK);
+}
+
+/* ---- when ---- */
+
+static bool is_due(const struct step *s, enum save_place place)
+{
+    const uint64_t every = s->config.save_every;
+
+    return place == SAVE_MEMORY || s->save || (every != 0 && s->committed % every == 0) ||
+           is_done(s);
+}
+
+/* What is written now is waited for, before the state that is here goes. */
+static bool is_needed(const struct step *s, enum save_place place)
+{
+    return place == SAVE_DISK ? is_done(s) : !is_done(s);
+}
+
+static bool is_busy(const struct saving *v)
+{
+    return v->own.how == SAVE_WRITING || v->ending;
+}
+
+static bool may_save(const struct step *s, enum save_place place)
+{
+    return s->config.saves[place] != SAVES_NEVER && s->committed > 0 && s->applied &&
+           in_rounds(s) && s->phase != STEP_PARKED && s->phase != STEP_STOPPED &&
+           s->phase != STEP_LOADING;
+}
+
+bool save_next(const struct step *s, struct step_todo *todo)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        const struct saving *v = &s->saves[i];
+        const bool alone = v->alone && s->settled && is_needed(s, i) && is_first(s, i);
+
+        if (!may_save(s, i) || is_busy(v) || (v->own.decided == s->committed && !alone)) {
+            continue;
+        }
+        todo->what = STEP_SAVE;
+        todo->place = (enum save_place)i;
+        todo->alone = alone;
+        return true;
+    }
+    return false;
+}
+
+bool save_lacks(const struct step *s, enum save_place place)
+{
+    const struct saving *v = &s->saves[place];
+
+    return may_save(s, place) &&
+           (v->own.decided != s->committed || (v->own.step == s->committed && is_busy(v)) ||
+            (v->group != NULL && v->step == s->committed && ends(s, v)) ||
+            (v->alone && is_needed(s, place) && is_first(s, place)));
+}
+
+bool step_awaits_words(const struct step *s)
+{
+    bool awaits = false;
+
+    for (int i = 0; i < SAVES_N; i++) {
+        const struct saving *v = &s->saves[i];
+
+        awaits |= v->group != NULL && ends(s, v) && !is_busy(v);
+    }
+    return awaits;
+}
+
+bool save_waits_for(const struct step *s, uint32_t rank)
+{
+    const struct saving *v = &s->saves[s->phase == STEP_CLOSING ? SAVE_DISK : SAVE_MEMORY];
+    uint32_t writer;
+
+    if (s->phase != STEP_COMPUTING && s->phase != STEP_CLOSING) {
+        return false;
+    }
+    if (v->group == NULL || !ends(s, v) || is_busy(v)) {
+        return false;
+    }
+    writer = membership_rank(v->group, s->group->members[rank].worker);
+    return writer != NO_RANK && v->said[writer] == SAVE_WRITING;
+}
+
+static void ask_again(struct step *s, enum save_place place, bool lost)
+{
+    struct saving *v = &s->saves[place];
+
+    if (is_needed(s, place)) {
+        v->alone = true;
+    } else if (place == SAVE_DISK && (lost || !v->again)) {
+        s->save_asked = true;
+        v->again = true; /* If the disk is full, say, that is enough until the next is due. */
+    }
+}
+
+static void say_unsaved(const struct step *s, enum save_place place, uint64_t step,
+                        enum step_unsaved why, struct step_effects *fx)
+{
+    fx->emit(fx, &(struct step_effect){
+                     .kind = STEP_UNSAVED, .place = place, .step = step, .unsaved = why});
+}
+
+/* There is a state: is it to be saved by the members of this generation? */
+static void decide(struct step *s, enum save_place place, struct step_effects *fx)
+{
+    struct saving *v = &s->saves[place];
+
+    if (v->own.decided == s->committed || !s->applied) {
+        return;
+    }
+    if (s->config.saves[place] == SAVES_NEVER || !is_due(s, place)) {
+        v->own.decided = s->committed;
+    } else if (s->number != s->committed_in || !may_save(s, place)) {
+        /* Others may have cut it before the loss; or this one left, and may come back. */
+        v->own.decided = s->committed;
+        ask_again(s, place, true);
+        say_unsaved(s, place, s->committed, STEP_UNSAVED_LOST, fx);
+    } else if (!is_needed(s, place) && (is_busy(v) || (v->group != NULL && ends(s, v)))) {
+        v->own.decided = s->committed;
+        s->save_asked |= v->again; /* It stops writing what is of no use: the next one, then. */
+        say_unsaved(s, place, s->committed, STEP_UNSAVED_BUSY, fx);
+    }
+}
+
+void saves_commit(struct step *s)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        s->saves[i].alone = false;
+    }
+    s->committed_in = s->number;
+}
+
+/* What a state was read from is there; but each host keeps its own in memory. */
+void saves_load(struct step *s)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        end_attempt(&s->saves[i]);
+        s->saves[i].own.decided = s->committed;
+        s->saves[i].alone = i == SAVE_MEMORY && s->config.saves[i] != SAVES_NEVER;
+    }
+    s->committed_in = s->number;
+}
+
+/* ---- the attempt ---- */
+
+/* What a writer has said, before or after this worker has cut the state itself. */
+static void take_word(struct saving *v, uint32_t rank, const struct attempt *a)
+{
+    const bool same = a->step == v->step && a->generation == v->group->g.number;
+
+    if (same && rank == v->first && a->how == SAVE_WHOLE) {
+        end_attempt(v);
+    } else if (v->said[rank] == SAVE_WRITING && (same || a->decided >= v->step)) {
+        v->said[rank] = same && a->how != SAVE_NONE ? a->how : SAVE_FAILED;
+    }
+}
+
+void on_cut(struct step *s, const struct step_event *e)
+{
+    struct saving *v = &s->saves[e->place];
+    struct step_todo todo = {.what = STEP_WAIT};
+    uint32_t n = 0;
+
+    if (e->step != s->committed || e->term != s->term || !save_next(s, &todo) ||
+        todo.place != e->place) {
+        return;
+    }
+    end_attempt(v);
+    v->group = membership_keep(s->group);
+    v->step = s->committed;
+    v->first = NO_RANK;
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        const bool may = todo.alone ? i == s->me : writes(s, e->place, i);
+
+        v->said[i] = may && n < e->shards_n ? SAVE_WRITING : SAVE_NONE;
+        v->first = may && n == 0 ? i : v->first;
+        n += may;
+    }
+    if (v->said[s->me] != SAVE_NONE) {
+        v->said[s->me] = e->how;
+    }
+    v->own = (struct attempt){s->committed, s->number, v->said[s->me], s->committed};
+    s->heard_ms = s->now_ms;
+    v->was_alone = todo.alone;
+    v->alone = false;
+    for (uint32_t i = 0; v->group != NULL && i < group_n(s); i++) {
+        if (i != s->me) {
+            take_word(v, i, &s->peers[i].saved[e->place]);
+        }
+    }
+}
+
+/* How it went here; what is no longer waited for only frees the writer. */
+void on_saved(struct step *s, const struct step_event *e)
+{
+    struct saving *v = &s->saves[e->place];
+
+    if (e->step != v->own.step || e->generation != v->own.generation) {
+        return;
+    }
+    v->own.how = e->how;
+    s->heard_ms = s->now_ms;
+    if (v->group == NULL || v->step != e->step || v->group->g.number != e->generation) {
+        return;
+    }
+    v->ending = false;
+    if (e->how == SAVE_WHOLE) {
+        end_attempt(v);
+        v->again = false;
+    } else {
+        v->said[membership_rank(v->group, s->config.self)] = e->how;
+    }
+}
+
+void on_words(struct step *s, uint32_t rank, const struct attempt *saved, uint32_t saved_n)
+{
+    for (uint32_t i = 0; i < SAVES_N; i++) {
+        struct attempt *a = &s->peers[rank].saved[i];
+        struct saving *v = &s->saves[i];
+        uint32_t writer;
+
+        *a = i < saved_n ? saved[i] : (struct attempt){.decided = UINT64_MAX};
+        writer =
+            v->group != NULL ? membership_rank(v->group, s->group->members[rank].worker) : NO_RANK;
+        if (writer != NO_RANK) {
+            take_word(v, writer, a);
+        }
+    }
+}
+
+static void give_up(struct step *s, enum save_place place, bool lost, struct step_effects *fx)
+{
+    struct saving *v = &s->saves[place];
+    const bool here = v->step == s->committed;
+
+    say_unsaved(s, place, v->step, lost ? STEP_UNSAVED_LOST : STEP_UNSAVED_FAILED, fx);
+    end_attempt(v);
+    if ((lost || !v->was_alone) && (here || !is_needed(s, place))) {
+        ask_again(s, place, lost);
+    }
+}
+
+/* The first of the writers has all their words, or one of them will not come. */
+static void end_try(struct step *s, enum save_place place, struct step_effects *fx)
+{
+    struct saving *v = &s->saves[place];
+    bool lost = false, failed = false, all = true;
+
+    for (uint32_t i = 0; i < v->group->g.members_n; i++) {
+        const bool writing = v->said[i] == SAVE_WRITING;
+
+        all &= !writing;
+        failed |= v->said[i] == SAVE_FAILED;
+        lost |= writing && !is_left(s, v, i);
+    }
+    lost &= !MUTATED(LOST_WRITER_VOIDS);
+    if (failed || lost) {
+        give_up(s, place, !failed, fx);
+    } else if (v->own.how == SAVE_DURABLE && RULE(SAVED_BY_ALL, all)) {
+        v->ending = true;
+        fx->emit(fx, &(struct step_effect){.kind = STEP_SAVED, .place = place, .step = v->step});
+    }
+}
+
+void save_try(struct step *s, struct step_effects *fx)
+{
+    for (int i = 0; i < SAVES_N && s->group != NULL; i++) {
+        struct saving *v = &s->saves[i];
+
+        if (v->group != NULL && ends(s, v)) {
+            if (!v->ending) {
+                end_try(s, i, fx);
+            }
+        } else if (v->group != NULL && !is_left(s, v, v->first)) {
+            give_up(s, i, true, fx);
+        }
+        decide(s, i, fx);
+    }
+}
+
+/* ---- words ---- */
+
+void put_words(struct step *s, struct attempt *saved, uint32_t *saved_n)
+{
+    *saved_n = 0;
+    for (int i = 0; i < SAVES_N; i++) {
+        saved[i] = s->saves[i].own;
+        s->saves[i].told = s->saves[i].own;
+        *saved_n = s->config.saves[i] != SAVES_NEVER ? SAVES_N : *saved_n;
+    }
+    s->words_in = s->term;
+    s->words_ms = s->now_ms;
+}
+
+/* How its own shard went, or that there will be none, for the one who waits for it. */
+static bool has_word(const struct step *s, const struct saving *v)
+{
+    const struct attempt *a = &v->own, *told = &v->told;
+    const bool part =
+        v->group != NULL && !ends(s, v) && (a->how == SAVE_DURABLE || a->how == SAVE_FAILED);
+
+    return (part || v->alone) &&
+           (a->how != told->how || a->step != told->step || a->generation != told->generation ||
+            a->decided != told->decided || s->words_in != s->term);
+}
+
+static bool can_say(const struct step *s)
+{
+    return s->there && in_rounds(s) && s->phase != STEP_LOADING && s->phase != STEP_PARKED;
+}
+
+uint64_t words_due_ms(const struct step *s)
+{
+    bool saves = false;
+
+    for (int i = 0; i < SAVES_N; i++) {
+        const struct saving *v = &s->saves[i];
+
+        saves |= is_busy(v) || (v->group != NULL && ends(s, v));
+    }
+    return saves && can_say(s) && s->config.silence_ms != 0 ? s->words_ms + s->config.silence_ms / 2
+                                                            : UINT64_MAX;
+}
+
+/* Said at once, not with the next step only: somebody may be waiting for nothing else. While it
+ * saves it says so now and then, for it may do nothing else for longer than one may be silent. */
+void words_try(struct step *s, struct step_effects *fx)
+{
+    struct msg_ready word = {.from = s->config.self, .step = s->committed, .newest = s->number};
+    bool due = words_due_ms(s) <= s->now_ms;
+
+    for (int i = 0; i < SAVES_N; i++) {
+        due |= has_word(s, &s->saves[i]);
+    }
+    if (!due || !can_say(s)) {
+        return;
+    }
+    word = s->has_said ? s->said : word;
+    put_words(s, word.saved, &word.saved_n);
+    fx->emit(fx, &(struct step_effect){.kind = STEP_SEND_READY, .term = s->term, .ready = &word});
+}

@@ -1,0 +1,439 @@
+/* What core/step wants of those who train and of those who make calls. */
+#include "run/crew.h"
+
+#include "base/hook.h"
+#include "base/log.h"
+#include "wire/wire.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FRAME_MAX 4096
+
+enum {
+    NEWS_MS = 1000, /* it looks again after so long, whatever it has heard */
+    MOVE_MS = 100   /* so long it tries one term before it looks whether there is a newer one */
+};
+
+uint64_t crew_boot_ms(void)
+{
+    struct timespec ts;
+
+    mu_assert(clock_gettime(CLOCK_BOOTTIME, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* ---- effects ---- */
+
+/* If it is lost the link is, and all settle anew. */
+static void mail(struct crew *c, uint64_t term, enum wire_type type, const void *msg)
+{
+    uint8_t frame[FRAME_MAX];
+    size_t n;
+
+    mu_assert(wire_encode(type, msg, term, 0, frame, sizeof(frame), &n) == MU_OK);
+    (void)comm_mail(c->run->data.comm, COMM_NOBODY, frame, n);
+}
+
+/* How it stands, for the agent. Another step alone can wait a little. */
+static void publish(struct crew *c)
+{
+    struct mu_run *run = c->run;
+    struct report r;
+
+    memset(&r, 0, sizeof(r));
+    step_report(&c->step, &r);
+    pthread_mutex_lock(&run->lock);
+    run->step = run->train != NULL ? r.step : run->step; /* Of calls, the caller says it. */
+    r.step = c->report.step = 0;
+    const bool news = memcmp(&r, &c->report, sizeof(r)) != 0;
+
+    c->report = r;
+    if (!run->alone && news) {
+        told_again(run);
+    } else if (!run->alone && !run->step_due) {
+        run->step_due = true;
+        control_wake(run);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void emit(struct step_effects *fx, const struct step_effect *e)
+{
+    struct crew *c = (struct crew *)fx;
+
+    HOOK();
+    switch (e->kind) {
+    case STEP_REPORT:
+        publish(c);
+        c->effect(c, e);
+        break;
+    case STEP_SEND_READY:
+        mail(c, e->term, WIRE_READY, e->ready);
+        break;
+    case STEP_SEND_SETTLE:
+        mail(c, e->term, WIRE_SETTLE, e->settle);
+        break;
+    default:
+        c->effect(c, e);
+        break;
+    }
+}
+
+int crew_open(struct crew *c, struct mu_run *run, const struct step_config *config)
+{
+    int rc = step_init(&c->step, config);
+
+    if (rc == MU_OK) {
+        c->fx.emit = emit;
+        c->run = run;
+        pthread_mutex_init(&c->lock, NULL);
+        run->crew = c;
+    }
+    return rc;
+}
+
+void crew_close(struct crew *c)
+{
+    c->run->crew = NULL;
+    step_close(&c->step);
+    pthread_mutex_destroy(&c->lock);
+}
+
+void crew_event(struct crew *c, struct step_event e)
+{
+    HOOK();
+    e.now_ms = crew_boot_ms();
+    pthread_mutex_lock(&c->lock);
+    step_event(&c->step, &e, &c->fx);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Under the crew's lock. */
+static bool is_active(struct crew *c, uint64_t generation)
+{
+    pthread_mutex_lock(&c->run->lock);
+    const bool active = c->run->active == generation;
+
+    pthread_mutex_unlock(&c->run->lock);
+    return active;
+}
+
+/* The same for what ends `term` (0: whichever it is in). How calls stand is told first: what went
+ * well in it, or is held, also where nobody has asked for the result yet; and after that nothing
+ * goes well in it. */
+static void leave_term(struct crew *c, uint64_t term, struct step_event e)
+{
+    struct step_event call = {.kind = STEP_ON_AGREED, .now_ms = crew_boot_ms()};
+    struct step_todo todo;
+    uint64_t done_n;
+    bool held;
+
+    pthread_mutex_lock(&c->lock);
+    step_next(&c->step, &todo);
+    if (todo.what == STEP_OPEN && (term == 0 || term == todo.term)) {
+        call.term = todo.term;
+        done_n = comm_halt(c->run->data.comm, todo.term, &held);
+        /* It may have given its part of a call that it does not hold: it is no newcomer then. */
+        if (is_active(c, term_generation(todo.term))) {
+            step_event(&c->step,
+                       &(struct step_event){.kind = STEP_ON_ACTIVE,
+                                            .now_ms = call.now_ms,
+                                            .generation = term_generation(todo.term)},
+                       &c->fx);
+        }
+        for (uint64_t i = 0; i < done_n + held; i++) {
+            call.kind = i < done_n ? STEP_ON_AGREED : STEP_ON_REDUCED;
+            call.step = step_committed(&c->step) + 1;
+            step_event(&c->step, &call, &c->fx);
+        }
+    }
+    e.now_ms = crew_boot_ms();
+    step_event(&c->step, &e, &c->fx);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void crew_regroup(struct crew *c)
+{
+    const struct step_event e = {.kind = STEP_ON_REGROUP};
+
+    pthread_mutex_lock(&c->lock);
+    const bool moves = step_newest(&c->step) > term_generation(step_term(&c->step));
+
+    pthread_mutex_unlock(&c->lock);
+    if (moves) {
+        leave_term(c, 0, e);
+    }
+}
+
+void crew_next(struct crew *c, struct step_todo *todo_out)
+{
+    pthread_mutex_lock(&c->lock);
+    step_next(&c->step, todo_out);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- news ---- */
+
+/* Its agent knows it by another name now. */
+static bool take_life(struct crew *c, wid self)
+{
+    if (step_self(&c->step) == self) {
+        return false;
+    }
+    pthread_mutex_lock(&c->lock);
+    step_reset(&c->step, self);
+    pthread_mutex_unlock(&c->lock);
+    c->generation = c->active = c->links_term = 0;
+    return true;
+}
+
+/* Who of the group, and of the newest generation, can't be reached now. */
+static void tell_links(struct crew *c, struct membership *newest)
+{
+    struct membership *groups[] = {step_group(&c->step), newest};
+    const uint32_t changes = comm_changes(c->run->data.comm);
+    struct step_event e = {.kind = STEP_ON_LINKS};
+    uint32_t room = 0;
+    wid *missing;
+
+    if (changes == c->changes && step_term(&c->step) == c->links_term) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        room += groups[i] != NULL ? groups[i]->g.members_n : 0;
+    }
+    missing = malloc(MAX(room, 1u) * sizeof(*missing));
+    if (missing == NULL) {
+        return; /* It is told again. */
+    }
+    for (int i = 0; i < 2; i++) {
+        for (uint32_t r = 0; groups[i] != NULL && r < groups[i]->g.members_n; r++) {
+            const wid worker = groups[i]->members[r].worker;
+
+            if (worker != step_self(&c->step) && !comm_has_link(c->run->data.comm, worker)) {
+                missing[e.missing_n++] = worker;
+            }
+        }
+    }
+    c->changes = changes;
+    c->links_term = step_term(&c->step);
+    e.u.missing = missing;
+    crew_event(c, e);
+    free(missing);
+}
+
+int crew_news(struct crew *c)
+{
+    struct mu_run *run = c->run;
+    struct membership *newest;
+    bool another;
+    int rc = MU_OK;
+
+    pthread_mutex_lock(&run->lock);
+    c->news = run->news; /* Whatever comes from here on is looked at again. */
+    const wid self = run->life.worker;
+    const uint64_t active = run->active, lease_ms = run->alone ? crew_boot_ms() : run->lease_ms;
+
+    if (run->forgetting || (!data_is_named(run) && !run->alone)) {
+        rc = MU_EAGAIN; /* The data plane has yet to take the name. */
+    }
+    newest = membership_keep(run->newest);
+    pthread_mutex_unlock(&run->lock);
+    if (rc != MU_OK) {
+        membership_close(newest);
+        return rc;
+    }
+    another = take_life(c, self);
+    if (another) {
+        c->reset(c);
+    }
+    crew_event(c, (struct step_event){.kind = STEP_ON_TICK});
+    if (lease_ms > c->lease_ms) {
+        c->lease_ms = lease_ms;
+        crew_event(c, (struct step_event){.kind = STEP_ON_LEASE, .time_ms = lease_ms});
+    }
+    if (newest != NULL && newest->g.number > c->generation) {
+        const struct step_event e = {.kind = STEP_ON_GENERATION, .u.membership = newest};
+
+        c->generation = newest->g.number;
+        if (newest->g.kind == GENERATION_BOUNDARY) {
+            crew_event(c, e);
+        } else {
+            leave_term(c, 0, e);
+        }
+    }
+    if (active > c->active && step_entered(&c->step) != 0) {
+        c->active = active;
+        crew_event(c, (struct step_event){.kind = STEP_ON_ACTIVE, .generation = active});
+    }
+    if (!run->alone) {
+        tell_links(c, newest);
+    }
+    membership_close(newest);
+    return MU_OK;
+}
+
+void crew_wait(struct crew *c, uint64_t due_ms)
+{
+    struct mu_run *run = c->run;
+    const uint64_t now_ms = crew_boot_ms();
+    const uint64_t for_ms = due_ms > now_ms ? MIN(due_ms - now_ms, (uint64_t)NEWS_MS) : 0;
+    const uint64_t until_ms = run_now_ms() + for_ms;
+    bool in_time = true;
+
+    pthread_mutex_lock(&run->lock);
+    while (in_time && run->news == c->news && call_state(run) == MU_OK) {
+        in_time = call_wait(run, until_ms);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+void crew_wake(struct crew *c)
+{
+    struct mu_run *run = c->run;
+
+    pthread_mutex_lock(&run->lock);
+    run->news++;
+    pthread_cond_broadcast(&run->changed);
+    comm_poke(run->data.comm);
+    pthread_mutex_unlock(&run->lock);
+}
+
+void crew_forget(struct crew *c)
+{
+    struct mu_run *run = c->run;
+    struct msg_forget m;
+
+    pthread_mutex_lock(&run->lock);
+    if (!run->forgetting) {
+        m.worker = run->life.worker;
+        memset(&c->report, 0, sizeof(c->report));
+        run->forgetting = true;
+        if (control_say(run, WIRE_FORGET, &m) != MU_OK) {
+            control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
+        }
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* ---- the data plane ---- */
+
+/* A newer generation that is not planned ends whatever is done in an older one. */
+static bool is_fenced(struct crew *c)
+{
+    struct mu_run *run = c->run;
+
+    pthread_mutex_lock(&run->lock);
+    const bool fenced = run->newest != NULL && run->newest->g.number > c->generation;
+
+    pthread_mutex_unlock(&run->lock);
+    return fenced;
+}
+
+void crew_failed(struct crew *c, uint64_t term, wid peer, uint64_t idle_ms)
+{
+    const uint64_t claim = comm_claim(c->run->data.comm);
+    struct step_event e = {.kind = STEP_ON_BROKEN, .term = term, .peer = peer, .idle_ms = idle_ms};
+
+    if (is_fenced(c)) {
+        return; /* Its news says what is next. */
+    }
+    if (claim != 0 && term_generation(claim) == term_generation(term)) {
+        e = (struct step_event){.kind = STEP_ON_CLAIM, .term = claim};
+    }
+    leave_term(c, term, e);
+}
+
+int crew_move(struct crew *c, const struct step_todo *todo)
+{
+    struct comm *comm = c->run->data.comm;
+    struct membership *m = step_group(&c->step);
+    const uint64_t now_ms = crew_boot_ms();
+    const uint64_t for_ms =
+        todo->due_ms > now_ms ? MIN(todo->due_ms - now_ms, (uint64_t)MOVE_MS) : 1;
+    wid missing = 0;
+    int rc = comm_move(comm, m, term_round(todo->term), (int64_t)for_ms, &missing);
+
+    c->missing = missing;
+    if (rc == MU_OK) {
+        crew_event(c, (struct step_event){.kind = STEP_ON_MOVED, .term = todo->term});
+        c->moved(c);
+        return MU_OK;
+    }
+    if (rc == MU_ENOMEM || rc == MU_EINVAL) {
+        return run_fail(rc, "the members of generation %" PRIu64 " can't be linked: %s",
+                        m->g.number, mu_strerror(rc));
+    }
+    if (rc == MU_EPEER && !is_fenced(c)) {
+        crew_event(c, (struct step_event){.kind = STEP_ON_CLAIM, .term = comm_claim(comm)});
+        if (step_term(&c->step) == todo->term) {
+            crew_wait(c, now_ms + MOVE_MS); /* The agent will say what that one knows. */
+        }
+    }
+    return MU_OK;
+}
+
+static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
+{
+    const uint8_t *key = step_group(&c->step)->g.key;
+    struct wire_scratch none = {0};
+    struct wire_header h;
+    union wire_any msg;
+    struct step_event e = {.key = key};
+
+    if (wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
+        !step_fence(&c->step, h.generation, key)) {
+        return;
+    }
+    e.term = h.generation;
+    if (h.type == WIRE_READY) {
+        e.kind = STEP_ON_READY;
+        e.u.ready = &msg.ready;
+        crew_event(c, e);
+    } else if (h.type == WIRE_SETTLE) {
+        e.kind = STEP_ON_SETTLE;
+        e.u.settle = &msg.settle;
+        crew_event(c, e);
+    }
+}
+
+void crew_listen(struct crew *c)
+{
+    uint8_t frame[FRAME_MAX];
+    uint32_t rank;
+    size_t n;
+
+    while (comm_hear(c->run->data.comm, 0, frame, sizeof(frame), &n, &rank, NULL) == MU_OK) {
+        take_frame(c, frame, n); /* If a link broke, whatever is next will find out. */
+    }
+}
+
+int crew_hear(struct crew *c, const struct step_todo *todo)
+{
+    struct comm *comm = c->run->data.comm;
+    const uint64_t now_ms = crew_boot_ms();
+    const uint64_t for_ms =
+        todo->due_ms > now_ms ? MIN(todo->due_ms - now_ms, (uint64_t)NEWS_MS) : 1;
+    const uint32_t nudges = comm_nudges(comm);
+    uint8_t frame[FRAME_MAX];
+    uint32_t rank;
+    size_t n;
+    int rc;
+
+    if (nudges != c->nudges) {
+        c->nudges = nudges;
+        crew_event(c, (struct step_event){.kind = STEP_ON_NUDGED});
+    }
+    rc = comm_hear(comm, (int64_t)for_ms, frame, sizeof(frame), &n, &rank, NULL);
+    if (rc == MU_OK) {
+        take_frame(c, frame, n);
+    } else if (rc == MU_EPEER) {
+        crew_failed(c, todo->term, comm_worker(comm, rank), 0);
+    } else if (rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
+        return run_fail(rc, "the data plane failed: %s", mu_strerror(rc));
+    }
+    return MU_OK;
+}

@@ -1,0 +1,327 @@
+/* The loop of a worker that trains: it does what core/step says is next, until the caller is needed
+ * for something. */
+#include "base/log.h"
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define AREA "run"
+
+enum { FINISH_MS = 10000 }; /* the others have this long to find out how it ended here */
+
+uint64_t train_now_us(void)
+{
+    struct timespec ts;
+
+    mu_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+void train_event(struct train *t, struct step_event e)
+{
+    crew_event(&t->crew, e);
+}
+
+/* ---- pauses ---- */
+
+void train_pause_begin(struct train *t)
+{
+    if (t->pause_us == 0 && step_entered(&t->crew.step) != 0) {
+        t->pause_us = train_now_us();
+    }
+}
+
+void train_pause_end(struct train *t)
+{
+    const struct step *s = &t->crew.step;
+    uint64_t us;
+
+    if (t->pause_us == 0) {
+        return;
+    }
+    us = train_now_us() - t->pause_us;
+    t->pause_us = 0;
+    pthread_mutex_lock(&t->crew.run->lock);
+    t->told.pause_us = us;
+    t->told.pause_max_us = MAX(t->told.pause_max_us, us);
+    t->told.pause_all_us += us;
+    pthread_mutex_unlock(&t->crew.run->lock);
+    log_info(AREA,
+             "generation %" PRIu64 ": rank %" PRIu32 " of %" PRIu32 " goes on with step %" PRIu64
+             " after %" PRIu64 ".%03" PRIu64 " ms",
+             term_generation(step_term(s)), step_rank(s), step_size(s), step_committed(s) + 1,
+             us / 1000, us % 1000);
+}
+
+/* ---- the state ---- */
+
+/* What a fresh generation starts from, and who has it. */
+static int find_base(struct train *t, const struct step_todo *todo)
+{
+    wid lost = 0;
+    int rc = train_base(t, &lost);
+
+    if (rc == MU_EPEER) {
+        crew_failed(&t->crew, todo->term, lost, 0);
+        return MU_OK;
+    }
+    if (rc == MU_OK) {
+        train_check_end(t, t->base.step);
+        train_event(t, (struct step_event){.kind = STEP_ON_BASE,
+                                           .term = todo->term,
+                                           .step = t->base.step,
+                                           .u.holds = t->base.holds});
+    }
+    return rc;
+}
+
+/* Everyone who is in this generation takes part: who has the state gives it. */
+static int stream(struct train *t, const struct step_todo *todo)
+{
+    struct step *s = &t->crew.step;
+    const uint8_t *holds = step_holders(s);
+    const bool loading = holds[step_rank(s)] == 0;
+    const bool fresh = step_group(s)->g.kind == GENERATION_FRESH;
+    struct state_mark mark = {step_committed(s), t->samples_all, t->what.shard.offset};
+    wid lost = 0;
+    int rc = state_stream(&t->what.state, t->crew.run->data.comm, holds, fresh, &mark, &lost);
+
+    if (rc == MU_EPEER) {
+        t->touched |= loading && !fresh;
+        crew_failed(&t->crew, todo->term, lost, 0);
+        return MU_OK;
+    }
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (loading) {
+        t->samples_all = mark.samples;
+        t->what.shard.offset = mark.offset;
+        t->touched |= mark.step != 0;
+        log_info(AREA, "generation %" PRIu64 ": this worker has the state of step %" PRIu64,
+                 term_generation(todo->term), mark.step);
+        train_check_end(t, mark.step);
+    }
+    train_event(
+        t, (struct step_event){.kind = STEP_ON_STREAMED, .term = todo->term, .step = mark.step});
+    return MU_OK;
+}
+
+static int digest(struct train *t, const struct step_todo *todo)
+{
+    uint8_t hash[HASH_BYTES];
+    int rc = state_digest(&t->what.state, hash);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    pthread_mutex_lock(&t->crew.run->lock);
+    memcpy(t->told.digest, hash, sizeof(hash));
+    pthread_mutex_unlock(&t->crew.run->lock);
+    train_event(t, (struct step_event){.kind = STEP_ON_DIGEST, .step = todo->step, .u.hash = hash});
+    return MU_OK;
+}
+
+/* ---- the end ---- */
+
+static void say_finished(struct train *t)
+{
+    pthread_mutex_lock(&t->crew.run->lock);
+    if (t->finished_ms == 0) {
+        t->finished_ms = run_now_ms();
+        if (!t->crew.run->alone) {
+            told_again(t->crew.run);
+        }
+    }
+    pthread_mutex_unlock(&t->crew.run->lock);
+}
+
+/* All steps are done, and the states are the same. Somebody may have been lost with the last step:
+ * then those who are left need this worker's word. */
+static int finish(struct train *t, const struct step_todo *todo)
+{
+    say_finished(t);
+    if (t->crew.run->alone || step_size(&t->crew.step) == 1 ||
+        run_now_ms() > t->finished_ms + FINISH_MS) {
+        return run_fail(MU_EDONE, "all %" PRIu64 " steps are done", step_committed(&t->crew.step));
+    }
+    return crew_hear(&t->crew, todo);
+}
+
+/* The members differ. The others are to find out, and the job is to end, before this one goes; or,
+ * if it can heal, to go back: however long that takes, for the orchestrator may be away. */
+static bool is_stopped(const struct train *t)
+{
+    const bool waits = t->heals && t->crew.report.fault == FAULT_STATES;
+
+    return step_diverged(&t->crew.step) &&
+           (t->crew.run->alone || (!waits && run_now_ms() > t->fault.ms + FINISH_MS));
+}
+
+/* Which states differ is found out once, with all who have stopped. */
+static int stop(struct train *t, const struct step_todo *todo)
+{
+    const bool states = t->crew.report.fault == FAULT_STATES && t->what.state.n > 0;
+    wid lost = 0;
+
+    if (states && t->fault.named == 0 && train_name_states(t, todo->term, &lost) == MU_EPEER) {
+        t->fault.named = 0;
+        crew_failed(&t->crew, todo->term, lost, 0);
+        return MU_OK;
+    }
+    return crew_hear(&t->crew, todo);
+}
+
+/* Why nothing more can be done: the run is over, or the agent is gone. */
+static int find_end(struct train *t)
+{
+    struct mu_run *run = t->crew.run;
+    int rc;
+
+    pthread_mutex_lock(&run->lock);
+    rc = call_state(run);
+    if (rc == MU_EDONE && run->ended && run->end.failed) {
+        rc = run_fail(MU_EPEER, "the run has failed: %s", run->end.why);
+    } else if (rc == MU_EDONE && run->ended && t->finished_ms == 0 &&
+               !train_is_last(t, step_committed(&t->crew.step))) {
+        rc = run_fail(MU_ELEFT, "this worker has left after step %" PRIu64 "%s%s",
+                      step_committed(&t->crew.step), run->end.why[0] != '\0' ? ": " : "",
+                      run->end.why);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (is_stopped(t) || (rc != MU_OK && step_diverged(&t->crew.step))) {
+        return run_fail(MU_EDIVERGED, "%s", t->fault.why);
+    }
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+/* What is saved gets on between two slices, too, not only when the others are heard. */
+static void look_at_saves(struct train *t)
+{
+    const struct step *s = &t->crew.step;
+
+    train_save_news(t);
+    if (step_there(s) && step_awaits_words(s)) {
+        crew_listen(&t->crew);
+    }
+}
+
+/* MU_OK: the caller is needed; MU_EAGAIN: go on. */
+static int turn(struct train *t, const struct step_todo *todo, mu_work *work)
+{
+    int rc = MU_OK;
+
+    switch (todo->what) {
+    case STEP_SHOW:
+        return train_show(t, todo, work);
+    case STEP_GIVE:
+        return train_give(t, todo, work);
+    case STEP_REDUCE:
+        rc = train_reduce(t, todo);
+        break;
+    case STEP_DIGEST:
+        rc = digest(t, todo);
+        break;
+    case STEP_SAVE:
+        train_save(t, todo);
+        break;
+    case STEP_MOVE:
+        train_pause_begin(t);
+        rc = crew_move(&t->crew, todo);
+        break;
+    case STEP_BASE:
+        rc = find_base(t, todo);
+        break;
+    case STEP_STREAM:
+        rc = stream(t, todo);
+        break;
+    case STEP_FINISH:
+        rc = finish(t, todo);
+        break;
+    case STEP_STOP:
+        rc = stop(t, todo);
+        break;
+    case STEP_HEAR:
+        rc = crew_hear(&t->crew, todo);
+        break;
+    case STEP_FORGET:
+        crew_forget(&t->crew);
+        break;
+    case STEP_WAIT:
+    case STEP_OPEN:
+        crew_wait(&t->crew, todo->due_ms);
+        break;
+    }
+    return rc == MU_OK ? MU_EAGAIN : rc;
+}
+
+/* Parts of the step are under way: before anything else happens they are waited for. */
+static int land(struct train *t)
+{
+    struct step_todo todo;
+
+    crew_next(&t->crew, &todo);
+    if (todo.what == STEP_REDUCE) {
+        return train_reduce(t, &todo);
+    }
+    train_abandon(t);
+    return MU_OK;
+}
+
+int train_drive(struct train *t, mu_work *work_out)
+{
+    int rc = t->flights.n > 0 ? land(t) : MU_OK;
+    struct step_todo todo;
+
+    while (rc == MU_OK || rc == MU_EAGAIN) {
+        rc = find_end(t);
+        if (rc != MU_OK) {
+            return rc;
+        }
+        rc = crew_news(&t->crew);
+        if (rc == MU_EAGAIN) {
+            crew_wait(&t->crew, UINT64_MAX);
+            continue;
+        }
+        look_at_saves(t);
+        crew_next(&t->crew, &todo);
+        rc = turn(t, &todo, work_out);
+        if (rc == MU_OK) {
+            return rc;
+        }
+    }
+    return rc;
+}
+
+/* Others may need what this worker knows, until they do not: it goes on with them, but computes
+ * nothing any more. */
+void train_linger(struct train *t)
+{
+    const uint64_t due_ms = run_now_ms() + FINISH_MS / 2;
+    struct step_todo todo;
+
+    say_finished(t);
+    while (!t->crew.run->alone && step_size(&t->crew.step) > 1 && run_now_ms() < due_ms &&
+           find_end(t) == MU_OK) {
+        if (crew_news(&t->crew) != MU_OK) {
+            crew_wait(&t->crew, UINT64_MAX);
+            continue;
+        }
+        look_at_saves(t);
+        crew_next(&t->crew, &todo);
+        if (todo.what == STEP_MOVE) {
+            (void)crew_move(&t->crew, &todo);
+        } else if (todo.what == STEP_HEAR || todo.what == STEP_FINISH || todo.what == STEP_STOP) {
+            (void)crew_hear(&t->crew, &todo);
+        } else if (todo.what == STEP_WAIT || todo.what == STEP_FORGET) {
+            return;
+        } else {
+            crew_wait(&t->crew, crew_boot_ms() + FINISH_MS);
+        }
+    }
+}

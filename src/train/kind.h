@@ -1,0 +1,42 @@
+/* What a worker trains, and what decides the bits that it gets: one text with a line for each fact,
+ * a name and a value. Workers of one run have the same text, but for what --numerics warn lets
+ * pass. kind.c says it, compares it and decides. */
+#ifndef TRAIN_KIND_H
+#define TRAIN_KIND_H
+
+#include "base/base.h"
+
+#include <stdio.h>
+
+struct train;
+
+/* ---- kind_text.c: pure ---- */
+
+/* Lines whose names begin so are numeric. */
+#define KIND_NUMERIC "numeric "
+
+/* A difference: "slices: here 8 / there 16". Borrowed for the call. */
+typedef void kind_differ_fn(void *arg, bool numeric, const char *text);
+
+/* Calls differ() for each line that is not the same, in the order of `here`, then for those that
+ * are only there; true: there was one. */
+bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, void *arg);
+
+/* "strict" (or NULL, "") or "warn". MU_EINVAL: neither. */
+int kind_mode(const char *text, bool *warn_out);
+
+/* ---- kind_numeric.c: this process ---- */
+
+/* One thread for each worker unless the environment says otherwise: more of them add up in another
+ * order. What is loaded into the process is told so. */
+void kind_threads(void);
+
+/* The lines about CPU, libc, BLAS and threads. */
+void kind_numerics(FILE *out);
+
+/* ---- kind.c ---- */
+
+/* All lines. On success *text_out is the caller's. MU_ENOMEM; says so. */
+int kind_text(const struct train *t, char **text_out);
+
+#endif

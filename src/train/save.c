@@ -1,0 +1,379 @@
+/* States are saved as core/step says: the copy is made here, everything else is done by the saver's
+ * thread.
+ *
+ * After a step that is to be saved every member has the same state, and knows who the others are:
+ * those who write cut it into shards, and each copies its own. */
+#include "base/crc32c.h"
+#include "base/log.h"
+#include "train/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define AREA "checkpoint"
+#define CLOSE_MS ((uint64_t)600000) /* for what is being written when the run ends */
+#define HEAL_KEEP 2 /* the state of the newest has yet to be compared when it is there */
+
+/* ---- set up ---- */
+
+static void on_news(void *arg)
+{
+    crew_wake(&((struct train *)arg)->crew);
+}
+
+static void on_saved(void *arg, uint64_t step)
+{
+    struct train *t = arg;
+    struct mu_run *run = t->crew.run;
+
+    pthread_mutex_lock(&run->lock);
+    t->told.checkpoint = step;
+    t->told.saves++;
+    if (!run->alone && !run->leaving) {
+        told_again(run);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+int train_save_open(struct train *t)
+{
+    const mu_config *config = &t->crew.run->config;
+    struct saver *disk = &t->savers[SAVE_DISK], *memory = &t->savers[SAVE_MEMORY];
+    int rc =
+        save_config_read(&disk->config, t->crew.run->ckpt_dir, config->ckpt_steps, config->ckpt_ms);
+
+    if (rc == MU_OK) {
+        rc = save_config_memory(&memory->config);
+    }
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (disk->config.depot && t->crew.run->alone) {
+        return run_fail(MU_EINVAL,
+                        "the orchestrator keeps checkpoints of what `muster run` starts: "
+                        "this process has no agent. Name a folder instead of '" SAVE_DEPOT "'");
+    }
+    if (t->heals) {
+        disk->config.keep = MAX(disk->config.keep, HEAL_KEEP);
+    }
+    disk->place = &t->crew.run->place;
+    disk->on_saved = on_saved;
+    t->saves.ms = run_now_ms();
+    for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
+        t->savers[i].on_news = on_news;
+        t->savers[i].arg = t;
+        snprintf(t->savers[i].job, sizeof(t->savers[i].job), "%s", t->crew.run->life.job);
+        rc = saver_open(&t->savers[i]);
+    }
+    return rc == MU_OK ? rc : run_fail(rc, "no memory for checkpoints");
+}
+
+void train_save_close(struct train *t)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        saver_close(&t->savers[i], CLOSE_MS);
+    }
+}
+
+enum saves_by train_saves_by(const struct saver *s)
+{
+    return !s->open           ? SAVES_NEVER
+           : s->config.depot  ? SAVES_ONE
+           : s->config.shared ? SAVES_ALL
+                              : SAVES_HOST;
+}
+
+/* ---- the copy ---- */
+
+/* This worker's part in it. */
+struct share {
+    uint32_t writer, writers_n;
+    uint32_t shards_n;
+    uint64_t lo, hi; /* bytes of the state */
+};
+
+/* Numbers of generations come again with another orchestrator; their keys do not. */
+static void name_attempt(const struct train *t, const struct saver *s, uint32_t writers_n,
+                         char tag[CKPT_TAG_MAX])
+{
+    const struct generation *g = &step_group(&t->crew.step)->g;
+    const uint32_t mark = crc32c(0, g->key, sizeof(g->key));
+
+    if (writers_n == 1) {
+        snprintf(tag, CKPT_TAG_MAX, "w%" PRIx64, t->crew.run->life.worker);
+    } else if (s->config.shared) {
+        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64, mark, g->number);
+    } else {
+        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64 "-h%" PRIx64, mark, g->number,
+                 t->crew.run->life.host);
+    }
+}
+
+static struct ckpt_mark mark_of(const struct train *t, uint64_t step)
+{
+    struct timespec now;
+    struct ckpt_mark m = {.run = step_group(&t->crew.step)->g.run,
+                          .generation = term_generation(step_term(&t->crew.step)),
+                          .step = step,
+                          .epoch = train_epoch(t, step),
+                          .samples = t->samples_all,
+                          .offset = t->what.shard.offset,
+                          .seed = t->what.seed,
+                          .data_n =
+                              t->what.sharded ? t->what.shard.elements_n : t->what.walk.samples_n,
+                          .batch = t->what.sharded ? 0 : t->what.walk.batch_n,
+                          .slices = t->crew.run->config.slices};
+
+    snprintf(m.job, sizeof(m.job), "%s", t->crew.run->life.job);
+    clock_gettime(CLOCK_REALTIME, &now);
+    m.saved_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return m;
+}
+
+/* Where the parts are, and how long: *bytes_out in all. */
+static int find_parts(struct train *t, struct save_copy *c, const void **from, uint64_t *bytes_out)
+{
+    struct ckpt_part *parts = realloc(c->parts, MAX(t->what.state.n, 1) * sizeof(*parts));
+
+    if (parts == NULL) {
+        return run_fail(MU_ENOMEM, "no memory for a list of the parts");
+    }
+    c->parts = parts;
+    c->parts_n = t->what.state.n;
+    *bytes_out = 0;
+    for (uint32_t i = 0; i < t->what.state.n; i++) {
+        size_t n;
+        int rc = state_save(&t->what.state.parts[i], &from[i], &n);
+
+        if (rc != MU_OK) {
+            return rc;
+        }
+        snprintf(parts[i].name, sizeof(parts[i].name), "%s", t->what.state.parts[i].name);
+        parts[i].bytes = n;
+        *bytes_out += n;
+    }
+    return MU_OK;
+}
+
+/* Bytes [lo, hi) of the state. */
+static void copy_range(const struct save_copy *c, const void *const *from, uint64_t lo, uint64_t hi)
+{
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < c->parts_n && at < hi; i++) {
+        const uint64_t end = at + c->parts[i].bytes;
+        const uint64_t a = MAX(at, lo), b = MIN(end, hi);
+
+        if (a < b) {
+            memcpy(c->data + (a - lo), (const uint8_t *)from[i] + (a - at), b - a);
+        }
+        at = end;
+    }
+}
+
+/* False: nothing of it is this worker's. */
+static bool find_share(struct share *h, uint64_t bytes)
+{
+    const uint32_t chunks_n = ckpt_chunks(bytes);
+    uint32_t first, end;
+
+    h->shards_n = MIN(MIN(h->writers_n, MAX(chunks_n, 1)), (uint32_t)CKPT_SHARDS_MAX);
+    if (h->writer >= h->shards_n) {
+        return false;
+    }
+    ckpt_shard_chunks(chunks_n, h->shards_n, h->writer, &first, &end);
+    h->lo = MIN(first * CKPT_CHUNK, bytes);
+    h->hi = MIN(end * CKPT_CHUNK, bytes);
+    return true;
+}
+
+/* Memory for the first copy is made before it is needed: new pages cost more than copying does.
+ * What parts by calls will have is not known yet. */
+static void make_room(const struct train *t, enum save_place place, struct saver *s)
+{
+    const uint64_t generation = term_generation(step_term(&t->crew.step));
+    struct share h;
+    uint64_t bytes = 0;
+
+    if (!s->open || s->room_generation == generation) {
+        return;
+    }
+    s->room_generation = generation;
+    for (uint32_t i = 0; i < t->what.state.n; i++) {
+        bytes += t->what.state.parts[i].save == NULL ? t->what.state.parts[i].bytes : 0;
+    }
+    if (step_writes(&t->crew.step, place, &h.writer, &h.writers_n) && find_share(&h, bytes)) {
+        saver_prepare(s, h.hi - h.lo);
+    }
+}
+
+/* Fills saver.copy. MU_EAGAIN: nothing of it is this worker's to write. */
+static int copy_shard(struct train *t, struct saver *s, struct share *h, struct ckpt_target *target)
+{
+    const void **from = malloc(MAX(t->what.state.n, 1) * sizeof(*from));
+    struct save_copy *c = &s->copy;
+    int rc =
+        from != NULL ? find_parts(t, c, from, &target->bytes) : run_fail(MU_ENOMEM, "no memory");
+
+    if (rc == MU_OK && !find_share(h, target->bytes)) {
+        rc = MU_EAGAIN;
+    }
+    if (rc == MU_OK && saver_room(s, h->hi - h->lo) != MU_OK) {
+        rc = run_fail(MU_ENOMEM, "no memory for a copy of %" PRIu64 " bytes", h->hi - h->lo);
+    }
+    if (rc == MU_OK) {
+        copy_range(c, from, h->lo, h->hi);
+    }
+    free(from);
+    return rc;
+}
+
+/* There is no later one: this is the state that all the work was for. */
+bool train_is_last(const struct train *t, uint64_t step)
+{
+    const uint64_t steps_n = step_steps_n(&t->crew.step);
+
+    return steps_n > 0 && step >= steps_n;
+}
+
+/* Says what became of it: MU_OK, this worker's part is being written; MU_EAGAIN, it has none. */
+static int cut(struct train *t, struct saver *s, const struct step_todo *todo, struct share *h)
+{
+    struct save_copy *c = &s->copy;
+    struct ckpt_target target = {.dir = s->config.dir,
+                                 .job = s->job,
+                                 .step = todo->step,
+                                 .tag = c->tag,
+                                 .zstd = s->config.zstd};
+    int rc;
+
+    saver_take(s);
+    rc = copy_shard(t, s, h, &target);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    name_attempt(t, s, h->writers_n, c->tag);
+    target.shards_n = h->shards_n;
+    c->target = target;
+    c->generation = term_generation(todo->term);
+    c->shard = h->writer;
+    c->mark = mark_of(t, todo->step);
+    saver_go(s);
+    return MU_OK;
+}
+
+void train_save(struct train *t, const struct step_todo *todo)
+{
+    struct saver *s = &t->savers[todo->place];
+    struct share h = {.writers_n = 1, .shards_n = 1};
+    const uint64_t began_us = train_now_us();
+    const bool writes =
+        todo->alone || step_writes(&t->crew.step, todo->place, &h.writer, &h.writers_n);
+    const int rc = writes ? cut(t, s, todo, &h) : MU_EAGAIN;
+
+    if (rc != MU_OK && rc != MU_EAGAIN) {
+        log_error(AREA, "step %" PRIu64 " is not saved: %s", todo->step, mu_error());
+    }
+    if (!s->config.memory) {
+        t->saves.ms = run_now_ms();
+        pthread_mutex_lock(&t->crew.run->lock);
+        t->told.save_us = train_now_us() - began_us;
+        pthread_mutex_unlock(&t->crew.run->lock);
+    }
+    train_event(
+        t, (struct step_event){.kind = STEP_ON_CUT,
+                               .place = todo->place,
+                               .term = todo->term,
+                               .step = todo->step,
+                               .shards_n = h.shards_n,
+                               .how = rc == MU_OK || rc == MU_EAGAIN ? SAVE_WRITING : SAVE_FAILED});
+}
+
+/* ---- what became of it ---- */
+
+void train_save_news(struct train *t)
+{
+    struct attempt a;
+
+    for (int i = 0; i < SAVES_N; i++) {
+        if (t->savers[i].open && saver_news(&t->savers[i], &a)) {
+            train_event(t, (struct step_event){.kind = STEP_ON_SAVED,
+                                               .place = (enum save_place)i,
+                                               .step = a.step,
+                                               .generation = a.generation,
+                                               .how = a.how});
+        }
+    }
+}
+
+void train_save_ends(struct train *t, const struct step_effect *e)
+{
+    struct saver *s = &t->savers[e->place];
+    const enum log_level level = s->config.memory ? LOG_DEBUG : LOG_WARN;
+
+    if (e->kind == STEP_SAVED) {
+        saver_end(s);
+        return;
+    }
+    log_write(level, AREA, "step %" PRIu64 " is not saved: %s", e->step,
+              e->unsaved == STEP_UNSAVED_BUSY   ? "the last one is still being written"
+              : e->unsaved == STEP_UNSAVED_LOST ? "a worker that was to write it was lost"
+                                                : "a worker that was to write it has failed");
+    if (e->unsaved != STEP_UNSAVED_BUSY && s->copy.mark.step == e->step) {
+        saver_abandon(s);
+    }
+}
+
+/* ---- when ---- */
+
+/* By the clock one decides for all; anybody may ask. */
+static void look_ahead(struct train *t)
+{
+    const struct save_config *c = &t->savers[SAVE_DISK].config;
+    const bool late = c->every_ms > 0 && step_rank(&t->crew.step) == 0 &&
+                      run_now_ms() >= t->saves.ms + c->every_ms;
+    bool wanted;
+
+    pthread_mutex_lock(&t->crew.run->lock);
+    wanted = t->saves.wanted;
+    t->saves.wanted = false;
+    pthread_mutex_unlock(&t->crew.run->lock);
+    if (late || wanted) {
+        t->saves.ms = run_now_ms();
+        train_event(t, (struct step_event){.kind = STEP_ON_SAVE});
+    }
+}
+
+void train_save_ahead(struct train *t)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        make_room(t, (enum save_place)i, &t->savers[i]);
+    }
+    if (t->savers[SAVE_DISK].open) {
+        look_ahead(t);
+    }
+}
+
+int mu_checkpoint(mu_run *run)
+{
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = run->train;
+    if (t == NULL || !t->started) {
+        rc = run_fail(MU_EINVAL, "nothing is trained yet: mu_data() or mu_shard() comes first");
+    } else if (!t->savers[SAVE_DISK].open) {
+        rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
+                                 "MUSTER_CKPT_DIR or mu_config.ckpt_dir");
+    } else {
+        t->saves.wanted = true; /* mu_next() looks. */
+    }
+    call_exit(run);
+    return rc;
+}

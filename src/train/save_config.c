@@ -1,0 +1,162 @@
+/* What is saved where, and how often: the environment, which `muster run` sets, and the caller. */
+#include "train/saver.h"
+
+#include "run/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EVERY_MS ((uint64_t)600000)
+#define KEEP 3
+
+static const char *var(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+static bool is_on(const char *name)
+{
+    const char *text = var(name);
+
+    return text != NULL && strcmp(text, "0") != 0;
+}
+
+/* A number, and what follows it. */
+static bool read_number(const char *text, uint64_t *n_out, const char **end_out)
+{
+    char *end;
+    unsigned long long n;
+
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    n = strtoull(text, &end, 10);
+    *n_out = n;
+    *end_out = end;
+    return n < UINT64_MAX / 3600000;
+}
+
+static int take_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out)
+{
+    const char *text = var(name), *end;
+    uint64_t n;
+
+    if (text == NULL) {
+        return MU_OK;
+    }
+    if (!read_number(text, &n, &end) || *end != '\0' || n < least || n > most) {
+        return run_fail(MU_EINVAL, "%s is '%.60s'; it is a number, from %" PRIu64 " on", name, text,
+                        least);
+    }
+    *n_out = n;
+    return MU_OK;
+}
+
+/* "200": steps; "90s", "10m", "1h": time. */
+static int take_every(struct save_config *c)
+{
+    static const struct {
+        const char *unit;
+        uint64_t ms;
+    } UNITS[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    const char *text = var("MUSTER_CKPT_EVERY"), *end;
+    uint64_t n;
+
+    if (text == NULL) {
+        return MU_OK;
+    }
+    if (read_number(text, &n, &end) && n > 0) {
+        if (*end == '\0') {
+            c->every_steps = n;
+            return MU_OK;
+        }
+        for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
+            if (strcmp(end, UNITS[i].unit) == 0) {
+                c->every_ms = n * UNITS[i].ms;
+                return MU_OK;
+            }
+        }
+    }
+    return run_fail(MU_EINVAL,
+                    "MUSTER_CKPT_EVERY is '%.60s'; it is a number of steps, or a time like 90s, "
+                    "10m or 1h",
+                    text);
+}
+
+/* The orchestrator keeps them. It knows the job by its name: there is nothing more to say. */
+static int take_depot(struct save_config *c, const char *dir)
+{
+    if (strcmp(dir, SAVE_DEPOT) != 0) {
+        return run_fail(MU_EINVAL,
+                        "the place for checkpoints, '%.200s', is not known; '" SAVE_DEPOT
+                        "', and no more, is what the orchestrator keeps",
+                        dir);
+    }
+    strcpy(c->dir, dir);
+    c->depot = true;
+    c->shared = false; /* One writes; the others need not see it. */
+    return MU_OK;
+}
+
+static int take_dir(struct save_config *c, const char *dir)
+{
+    char here[CKPT_PATH_MAX] = "";
+
+    if (dir == NULL) {
+        return MU_OK;
+    }
+    if (strncmp(dir, SAVE_DEPOT, strlen(SAVE_DEPOT)) == 0) {
+        return take_depot(c, dir);
+    }
+    if (dir[0] != '/' && getcwd(here, sizeof(here)) == NULL) {
+        return run_fail(MU_EINVAL, "the folder for checkpoints, '%.200s', can't be found from here",
+                        dir);
+    }
+    if ((size_t)snprintf(c->dir, sizeof(c->dir), "%s%s%s", here, here[0] != '\0' ? "/" : "", dir) >=
+        sizeof(c->dir) - 256) { /* what is below it has names, too */
+        return run_fail(MU_EINVAL, "the folder for checkpoints, '%.200s…', has too long a name",
+                        dir);
+    }
+    return MU_OK;
+}
+
+int save_config_memory(struct save_config *c)
+{
+    *c = (struct save_config){.every_steps = 1, .keep = 2, .memory = true};
+    return take_dir(c, var("MUSTER_CKPT_MEMORY"));
+}
+
+int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int64_t ms)
+{
+    uint64_t keep = KEEP;
+    int rc;
+
+    *c = (struct save_config){.shared = is_on("MUSTER_CKPT_SHARED"),
+                              .zstd = is_on("MUSTER_CKPT_ZSTD")};
+    rc = take_dir(c, dir != NULL ? dir : var("MUSTER_CKPT_DIR"));
+    if (rc != MU_OK || c->dir[0] == '\0') {
+        return rc;
+    }
+    if (steps > 0 || ms >= 0) {
+        c->every_steps = steps;
+        c->every_ms = ms > 0 ? (uint64_t)ms : 0;
+    } else {
+        rc = take_every(c);
+        if (rc == MU_OK && c->every_steps == 0 && c->every_ms == 0) {
+            c->every_ms = EVERY_MS;
+        }
+    }
+    if (rc == MU_OK) {
+        rc = take_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep);
+    }
+    if (rc == MU_OK) {
+        rc = take_number("MUSTER_CKPT_KEEP_EVERY", 0, UINT64_MAX, &c->keep_every);
+    }
+    c->keep = (uint32_t)keep;
+    return rc;
+}

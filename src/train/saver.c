@@ -1,0 +1,332 @@
+/* The thread that writes: one copy at a time, which nobody touches meanwhile. Whatever goes wrong
+ * here is said, and training goes on; what was saved before stays. It waits for nobody but the
+ * disk, or the orchestrator. */
+#include "train/saver.h"
+#include "base/thread.h"
+
+#include "base/log.h"
+#include "run/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define AREA "checkpoint"
+
+enum {
+    PUT_MS = 300000, /* so long for an orchestrator that is away, with what it is to keep */
+    KEEP_MIN = 2     /* there: the job may not know of the newest yet when all are lost */
+};
+
+/* ---- the copy's memory ---- */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static void forget_room(struct save_copy *c)
+{
+    if (c->cap > 0) {
+        munmap(c->data, c->cap);
+    }
+    c->data = NULL;
+    c->cap = 0;
+}
+
+int saver_room(struct saver *s, size_t bytes)
+{
+    struct save_copy *c = &s->copy;
+    const size_t huge = (size_t)2 << 20, cap = (bytes + huge - 1) / huge * huge;
+    void *data;
+
+    if (bytes <= c->cap) {
+        return MU_OK;
+    }
+    forget_room(c);
+    data = mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        return MU_ENOMEM;
+    }
+    (void)madvise(data, cap, MADV_HUGEPAGE);
+    if (madvise(data, cap, MADV_POPULATE_WRITE) != 0 && errno == ENOMEM) {
+        munmap(data, cap);
+        return MU_ENOMEM;
+    }
+    c->data = data;
+    c->cap = cap;
+    return MU_OK;
+}
+
+/* ---- writing ---- */
+
+static void log_saved(const struct saver *s)
+{
+    const struct save_copy *c = &s->copy;
+
+    log_info(AREA, "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
+             c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
+             (double)(run_now_ms() - s->began_ms) / 1e3, c->target.shards_n,
+             c->target.shards_n > 1 ? "s" : "");
+}
+
+/* There is one more now: older ones can go. */
+static void prune(struct saver *s)
+{
+    const struct save_copy *c = &s->copy;
+    struct ckpt_why why;
+
+    if (s->config.memory) {
+        log_debug(AREA, "step %" PRIu64 " is in memory", c->mark.step);
+    } else {
+        log_saved(s);
+    }
+    if (s->config.depot) {
+        return; /* They are gone already. */
+    }
+    if (ckpt_prune(s->config.dir, s->job, c->mark.step, s->config.keep, s->config.keep_every,
+                   c->tag, &why) != MU_OK) {
+        log_warn(AREA, "old checkpoints stay: %s", why.text);
+    }
+}
+
+/* A line that breaks is made again, and it goes on where it was. */
+static int put_away(struct saver *s, struct ckpt_why *why)
+{
+    const struct save_copy *c = &s->copy;
+    const struct depot_copy copy = {.mark = &c->mark,
+                                    .parts = c->parts,
+                                    .parts_n = c->parts_n,
+                                    .data = c->data,
+                                    .bytes = c->target.bytes,
+                                    .zstd = s->config.zstd,
+                                    .keep = MAX(s->config.keep, KEEP_MIN),
+                                    .keep_every = s->config.keep_every};
+    struct agent_line line;
+    struct depot_line hooks;
+    struct depot *d;
+    int rc;
+
+    agent_line_init(&line, s->place);
+    hooks = agent_line_hooks(&line, PUT_MS);
+    rc = depot_open(&hooks, &d);
+    if (rc == MU_OK) {
+        depot_cancel(d, &s->cancel);
+        rc = depot_put(d, &copy, why);
+        depot_close(d);
+    }
+    agent_line_close(&line);
+    return rc;
+}
+
+static int write_files(struct saver *s, bool end, struct ckpt_why *why)
+{
+    const struct save_copy *c = &s->copy;
+    int rc = end ? MU_OK : ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, why);
+
+    if (rc == MU_OK && (end || c->target.shards_n == 1)) {
+        rc = ckpt_commit(&c->target, &c->mark, c->parts, c->parts_n, why);
+    }
+    if (rc != MU_OK && c->shard == 0) {
+        ckpt_abandon(&c->target);
+    }
+    return rc;
+}
+
+static enum save_how write_copy(struct saver *s, bool end)
+{
+    const struct save_copy *c = &s->copy;
+    struct ckpt_why why = {.text = ""};
+    int rc = s->config.depot ? put_away(s, &why) : write_files(s, end, &why);
+
+    if (rc == MU_OK) {
+        return end || s->config.depot || c->target.shards_n == 1 ? SAVE_WHOLE : SAVE_DURABLE;
+    }
+    if (!atomic_load(&s->cancel)) {
+        log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
+                  "step %" PRIu64
+                  " is not saved: %s. Training goes on, and what was saved before is kept",
+                  c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
+    }
+    return SAVE_FAILED;
+}
+
+/* ---- the thread ---- */
+
+static void tell(struct saver *s, enum save_how how)
+{
+    pthread_mutex_lock(&s->lock);
+    s->news = (uint8_t)how;
+    pthread_mutex_unlock(&s->lock);
+    if (s->on_news != NULL) {
+        s->on_news(s->arg);
+    }
+    if (how == SAVE_WHOLE) {
+        prune(s);
+    }
+    if (how == SAVE_WHOLE && s->on_saved != NULL) {
+        s->on_saved(s->arg, s->copy.mark.step);
+    }
+}
+
+static void do_work(struct saver *s, enum saver_work work)
+{
+    switch (work) {
+    case SAVER_PREPARE:
+        (void)saver_room(s, s->prepare); /* If there is none, that is said when it is needed. */
+        break;
+    case SAVER_WRITE:
+    case SAVER_END:
+        tell(s, write_copy(s, work == SAVER_END));
+        break;
+    case SAVER_ABANDON:
+        ckpt_abandon(&s->copy.target);
+        break;
+    case SAVER_REST:
+        break;
+    }
+}
+
+static void *write_copies(void *arg)
+{
+    struct saver *s = arg;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop || s->work == SAVER_ABANDON) {
+        const enum saver_work work = s->work;
+
+        if (work == SAVER_REST) {
+            pthread_cond_wait(&s->changed, &s->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&s->lock);
+        do_work(s, work);
+        pthread_mutex_lock(&s->lock);
+        s->work = work == SAVER_WRITE && s->work == SAVER_ABANDON ? SAVER_ABANDON : SAVER_REST;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+int saver_open(struct saver *s)
+{
+    pthread_condattr_t attr;
+
+    if (s->config.dir[0] == '\0') {
+        return MU_OK;
+    }
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    s->open = true;
+    s->has_thread = thread_start(&s->thread, write_copies, s) == MU_OK;
+    if (!s->has_thread) {
+        saver_close(s, 0);
+        return MU_ENOMEM;
+    }
+    return MU_OK;
+}
+
+void saver_close(struct saver *s, uint64_t wait_ms)
+{
+    const uint64_t due_ms = run_now_ms() + wait_ms;
+    const struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
+                                 .tv_nsec = (long)(due_ms % 1000 * 1000000)};
+
+    if (!s->open) {
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    while (s->has_thread && s->work != SAVER_REST &&
+           pthread_cond_timedwait(&s->changed, &s->lock, &due) == 0) {
+    }
+    s->stop = true;
+    atomic_store(&s->cancel, true);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_thread) {
+        pthread_join(s->thread, NULL);
+    }
+    forget_room(&s->copy);
+    free(s->copy.parts);
+    s->copy.parts = NULL;
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    s->open = s->has_thread = false;
+}
+
+/* ---- from one to the other ---- */
+
+void saver_take(struct saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->work != SAVER_REST) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void saver_drop(struct saver *s)
+{
+    if (s->open) {
+        atomic_store(&s->cancel, true);
+        saver_take(s);
+    }
+}
+
+static void wake(struct saver *s, enum saver_work work)
+{
+    pthread_mutex_lock(&s->lock);
+    s->work = work;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void saver_go(struct saver *s)
+{
+    atomic_store(&s->cancel, false);
+    s->began_ms = run_now_ms();
+    wake(s, SAVER_WRITE);
+}
+
+void saver_end(struct saver *s)
+{
+    saver_take(s); /* It has told of its shard, and has nothing else to do. */
+    wake(s, SAVER_END);
+}
+
+/* The first writer takes away all of it; it alone can know that nobody ends it. */
+void saver_abandon(struct saver *s)
+{
+    atomic_store(&s->cancel, true);
+    if (s->copy.shard == 0 && !s->config.depot) {
+        wake(s, SAVER_ABANDON);
+    }
+}
+
+bool saver_news(struct saver *s, struct attempt *attempt_out)
+{
+    pthread_mutex_lock(&s->lock);
+    *attempt_out = (struct attempt){
+        .step = s->copy.mark.step, .generation = s->copy.generation, .how = s->news};
+    s->news = SAVE_NONE;
+    pthread_mutex_unlock(&s->lock);
+    return attempt_out->how != SAVE_NONE;
+}
+
+void saver_prepare(struct saver *s, size_t bytes)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->work == SAVER_REST && bytes > s->copy.cap) {
+        s->work = SAVER_PREPARE;
+        s->prepare = bytes;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+}

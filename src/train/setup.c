@@ -1,0 +1,192 @@
+/* What a trainer says before it trains: its state, its gradient, its metrics, and what must be the
+ * same for all workers. */
+#include "core/text.h"
+#include "train/kind.h"
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FACT_EXTRA = 16 }; /* of a line, beside name and value */
+
+/* Takes the lock, and gives what is being set up. NULL: it is too late, or there is no memory. */
+int train_set_up(struct mu_run *run, struct train **t_out)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    rc = call_state(run);
+    if (rc == MU_OK && run->train != NULL && run->train->started) {
+        rc = run_fail(MU_EBUSY, "training has been set up: this comes before mu_data()");
+    }
+    if (rc == MU_OK) {
+        *t_out = train_get(run);
+        rc = *t_out != NULL ? MU_OK : MU_ENOMEM;
+    }
+    if (rc != MU_OK) {
+        call_exit(run);
+    }
+    return rc;
+}
+
+static int add_state(struct mu_run *run, const char *name, struct state_part *part)
+{
+    struct train *t;
+    int rc;
+
+    if (name == NULL || strnlen(name, STATE_NAME_MAX) == STATE_NAME_MAX) {
+        return run_fail(MU_EINVAL, "a part of the state needs a name of up to %d bytes",
+                        STATE_NAME_MAX - 1);
+    }
+    strcpy(part->name, name);
+    rc = train_set_up(run, &t);
+    if (rc == MU_OK) {
+        rc = state_add(&t->what.state, part);
+        call_exit(run);
+    }
+    return rc;
+}
+
+int mu_state(mu_run *run, const char *name, void *data, size_t bytes)
+{
+    struct state_part part = {.data = data, .bytes = bytes};
+
+    if (data == NULL) {
+        return run_fail(MU_EINVAL, "there is no memory of this state: data is NULL");
+    }
+    return add_state(run, name, &part);
+}
+
+int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load, void *arg)
+{
+    struct state_part part = {.save = save, .load = load, .arg = arg};
+
+    if (save == NULL || load == NULL) {
+        return run_fail(MU_EINVAL, "a state by calls needs both of them, save and load");
+    }
+    return add_state(run, name, &part);
+}
+
+int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype)
+{
+    struct train *t;
+    int rc;
+
+    if (count == 0 || (unsigned)dtype > MU_F16) {
+        return run_fail(MU_EINVAL, "a gradient has elements, of type f32, f64, bf16 or f16");
+    }
+    rc = train_set_up(run, &t);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (t->what.parts_n == MU_PARTS_MAX) {
+        rc = run_fail(MU_ELIMIT, "the gradient has %d parts already", MU_PARTS_MAX);
+    } else {
+        t->what.parts[t->what.parts_n++] = (struct gradient_part){count, (enum dtype)dtype};
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_slices(mu_run *run, uint32_t slices)
+{
+    struct train *t;
+    int rc;
+
+    if (slices == 0 || slices > SLICES_MAX || (slices & (slices - 1)) != 0) {
+        return run_fail(MU_EINVAL, "a step has 1 to %d slices, a power of two, not %" PRIu32,
+                        SLICES_MAX, slices);
+    }
+    rc = train_set_up(run, &t);
+    if (rc == MU_OK) {
+        run->config.slices = slices;
+        call_exit(run);
+    }
+    return rc;
+}
+
+int mu_metric(mu_run *run, const char *name)
+{
+    struct train *t;
+    int rc;
+
+    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
+        return run_fail(MU_EINVAL,
+                        "a metric's name is 1 to %d letters, digits, dots, dashes and underscores",
+                        METRIC_NAME_MAX - 1);
+    }
+    rc = train_set_up(run, &t);
+    if (rc == MU_OK) {
+        rc = metrics_add(run, name);
+        call_exit(run);
+    }
+    return rc;
+}
+
+/* ---- what must be the same everywhere ---- */
+
+static bool is_line(const char *text, bool blanks)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f || (!blanks && *text == ' ')) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_fact(const struct train *t, const char *line)
+{
+    const char *at = t->what.facts;
+
+    while (at != NULL && (at = strstr(at, line)) != NULL) {
+        if (at == t->what.facts || at[-1] == '\n') {
+            return true;
+        }
+        at++;
+    }
+    return false;
+}
+
+static int add_fact(struct train *t, const char *name, const char *value, bool numeric)
+{
+    const size_t n = strlen(name) + strlen(value) + FACT_EXTRA;
+    char line[FACTS_MAX], *more;
+
+    if (t->what.facts_n + n > FACTS_MAX) {
+        return run_fail(MU_ELIMIT, "all facts together have up to %d bytes: %.60s is too much",
+                        FACTS_MAX, name);
+    }
+    snprintf(line, sizeof(line), "%s%s ", numeric ? KIND_NUMERIC : "fact ", name);
+    if (has_fact(t, line)) {
+        return run_fail(MU_EEXIST, "the fact %.60s is known already", name);
+    }
+    more = realloc(t->what.facts, t->what.facts_n + n);
+    if (more == NULL) {
+        return run_fail(MU_ENOMEM, "no memory for the fact %.60s", name);
+    }
+    t->what.facts = more;
+    t->what.facts_n += (size_t)snprintf(more + t->what.facts_n, n, "%s%s\n", line, value);
+    return MU_OK;
+}
+
+int mu_fact(mu_run *run, const char *name, const char *value, int numeric)
+{
+    struct train *t;
+    int rc;
+
+    if (name == NULL || value == NULL || name[0] == '\0' || !is_line(name, false) ||
+        !is_line(value, true)) {
+        return run_fail(MU_EINVAL, "a fact has a name without blanks, and a value of one line");
+    }
+    rc = train_set_up(run, &t);
+    if (rc == MU_OK) {
+        rc = add_fact(t, name, value, numeric != 0);
+        call_exit(run);
+    }
+    return rc;
+}

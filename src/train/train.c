@@ -1,0 +1,463 @@
+/* What a trainer calls. */
+#include "train/train.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the run asks of it ---- */
+
+static bool is_started(const struct train *t)
+{
+    return t->started;
+}
+
+static void report(const struct train *t, struct report *r)
+{
+    r->phase = t->finished_ms != 0 ? PHASE_FINISHED
+               : r->entered != 0   ? PHASE_IN
+               : t->warm           ? PHASE_WARM
+                                   : PHASE_WARMING;
+    r->checkpoint = t->told.checkpoint;
+}
+
+static void want_save(struct train *t)
+{
+    t->saves.wanted = true;
+}
+
+static void leave(struct train *t)
+{
+    const bool lingers = t->crew.report.entered != 0 && !t->crew.run->given_up;
+
+    if (!t->started) {
+        return;
+    }
+    pthread_mutex_unlock(&t->crew.run->lock);
+    if (lingers) {
+        train_linger(t);
+    }
+    train_save_close(t);
+    pthread_mutex_lock(&t->crew.run->lock);
+}
+
+static void close_train(struct train *t)
+{
+    for (int i = 0; i < SAVES_N; i++) {
+        saver_close(&t->savers[i], 0);
+    }
+    if (t->started) {
+        train_abandon(t);
+        train_release(t);
+        blocks_drop(&t->blocks, t->lent.buffer);
+        blocks_close(&t->blocks);
+        crew_close(&t->crew);
+    }
+    audit_close(t);
+    state_close(&t->what.state);
+    for (uint32_t p = 0; p < t->what.parts_n; p++) {
+        free(t->flights.items[p].trees);
+    }
+    free(t->flights.owners);
+    free(t->lent.samples);
+    free(t->what.facts);
+    free(t);
+}
+
+static const struct trainer_ops ops = {.is_started = is_started,
+                                       .report = report,
+                                       .want_save = want_save,
+                                       .leave = leave,
+                                       .close = close_train};
+
+struct train *train_get(struct mu_run *run)
+{
+    struct train *t = run->train;
+
+    if (t == NULL) {
+        t = calloc(1, sizeof(*t));
+        if (t == NULL) {
+            run_fail(MU_ENOMEM, "out of memory for training");
+            return NULL;
+        }
+        t->crew.run = run;
+        t->crew.effect = train_effect;
+        t->crew.reset = train_reset;
+        t->crew.moved = train_moved;
+        t->audit_fd = -1;
+        run->train = t;
+        run->trainer = &ops;
+    }
+    return t;
+}
+
+/* ---- the beginning ---- */
+
+static int open_step(struct train *t, uint64_t steps_n)
+{
+    const mu_config *config = &t->crew.run->config;
+    const struct step_config sc = {
+        .self = t->crew.run->life.worker,
+        .slices_n = config->slices,
+        .members_max = MU_REDUCE_MAX,
+        .steps_n = steps_n,
+        .digest_every = config->digest_every,
+        .check_every = config->check_every,
+        .silence_ms = config->step_ms > 0 ? (uint64_t)config->step_ms : 0,
+        .heals = t->heals,
+        .save_every = t->savers[SAVE_DISK].config.every_steps,
+        .saves = {train_saves_by(&t->savers[SAVE_DISK]), train_saves_by(&t->savers[SAVE_MEMORY])},
+        .keeps_none = t->what.sharded,
+        .orphan_ms = t->crew.run->alone ? UINT64_MAX : t->crew.run->life.orphan_ms};
+    int rc = crew_open(&t->crew, t->crew.run, &sc);
+
+    if (rc == MU_EINVAL) {
+        return run_fail(rc, "a step has 1 to %d slices, a power of two, not %" PRIu32, SLICES_MAX,
+                        config->slices);
+    }
+    if (rc == MU_OK) {
+        rc = blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
+                         t->crew.run->metrics.named_n, config->slices);
+        if (rc != MU_OK) {
+            crew_close(&t->crew);
+        }
+    }
+    return rc == MU_OK ? rc : run_fail(rc, "out of memory for training");
+}
+
+/* What --step-timeout says, unless the trainer has its own idea. */
+static int find_step_ms(struct mu_run *run)
+{
+    const char *text = getenv("MUSTER_STEP_TIMEOUT_MS");
+    long long ms;
+    char *end;
+
+    if (run->config.step_ms >= 0 || text == NULL || text[0] == '\0') {
+        return MU_OK;
+    }
+    ms = strtoll(text, &end, 10);
+    if (*end != '\0' || ms < 0) {
+        return run_fail(MU_EINVAL, "MUSTER_STEP_TIMEOUT_MS is '%.60s'; it is a number", text);
+    }
+    run->config.step_ms = ms > 0 ? ms : MU_FOREVER;
+    return MU_OK;
+}
+
+/* --heal: what is saved is compared, too, and who has stopped waits to go back. */
+static bool is_healing(const struct mu_run *run)
+{
+    const char *text = getenv("MUSTER_HEAL");
+
+    return !run->alone && text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+}
+
+/* The lock is held. */
+static int start(struct train *t, uint64_t steps_n)
+{
+    char error[COMM_ERROR_MAX];
+    int rc;
+
+    if (t->what.parts_n == 0) {
+        return run_fail(MU_EINVAL, "nothing is known of the gradient: call mu_gradient() first");
+    }
+    rc = data_open(t->crew.run, error);
+    if (rc != MU_OK) {
+        return run_fail(rc, "%s", error);
+    }
+    rc = find_step_ms(t->crew.run);
+    t->heals = is_healing(t->crew.run);
+    if (rc == MU_OK) {
+        rc = audit_open(t);
+    }
+    if (rc == MU_OK) {
+        rc = train_save_open(t);
+    }
+    if (rc == MU_OK) {
+        rc = open_step(t, steps_n);
+    }
+    t->started = rc == MU_OK;
+    return rc;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a == 0 ? b : b == 0 ? a : MIN(a, b);
+}
+
+int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epochs, uint64_t seed)
+{
+    struct train *t;
+    uint64_t steps_n;
+    int rc = train_set_up(run, &t);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t->what.walk = (struct order_walk){samples_n, global_batch, epochs, run->config.slices};
+    t->what.seed = seed;
+    if (order_walk_check(&t->what.walk) != MU_OK) {
+        rc = run_fail(MU_EINVAL,
+                      "there must be samples, a batch of at least one, and slices (a power of two "
+                      "up to %d): not %" PRIu64 ", %" PRIu64 ", %" PRIu32,
+                      SLICES_MAX, samples_n, global_batch, run->config.slices);
+    } else {
+        steps_n = order_steps(&t->what.walk);
+        rc = start(t, least(steps_n == UINT64_MAX ? 0 : steps_n, run->config.steps));
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_shard(mu_run *run, uint64_t elements_n)
+{
+    struct train *t;
+    int rc = train_set_up(run, &t);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t->what.sharded = elements_n > 0;
+    t->what.shard = (struct shard){.elements_n = elements_n};
+    rc = t->what.sharded ? start(t, run->config.steps)
+                         : run_fail(MU_EINVAL, "there are no elements to share out");
+    t->what.sharded &= rc == MU_OK;
+    call_exit(run);
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+/* Takes part from now on: this is what a newcomer's warming up ends with. */
+static int come_in(struct train *t)
+{
+    int rc = t->kind_known ? MU_OK : kind_check(t);
+
+    if (rc != MU_OK || t->warm) {
+        return rc;
+    }
+    t->kind_known = true;
+    state_warm(&t->what.state);
+    pthread_mutex_lock(&t->crew.run->lock);
+    t->warm = true;
+    if (!t->crew.run->alone) {
+        told_again(t->crew.run);
+    }
+    pthread_mutex_unlock(&t->crew.run->lock);
+    return MU_OK;
+}
+
+/* The caller has applied the update of the step that it was shown: the state is that step's. */
+static void applied(struct train *t)
+{
+    const uint64_t step = step_committed(&t->crew.step);
+
+    train_release(t);
+    if (t->hooks.after_step != NULL) {
+        t->hooks.after_step(t->hooks.arg, step);
+    }
+    train_save_ahead(t);
+    train_event(t, (struct step_event){.kind = STEP_ON_APPLIED, .step = step});
+}
+
+/* Without the lock. */
+static int next(struct train *t, mu_work *work_out)
+{
+    int rc;
+
+    if (t->lent.out) {
+        return run_fail(MU_EINVAL, "slice %" PRIu32 " of step %" PRIu64 " is out: mu_put() first",
+                        t->lent.todo.slice, t->lent.todo.step);
+    }
+    rc = come_in(t);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (step_is_shown(&t->crew.step)) {
+        applied(t);
+    }
+    return train_drive(t, work_out);
+}
+
+static struct train *started(struct mu_run *run)
+{
+    if (run->train == NULL || !run->train->started) {
+        run_fail(MU_EINVAL, "nothing is known of the data: call mu_data() or mu_shard() first");
+        return NULL;
+    }
+    return run->train;
+}
+
+int mu_next(mu_run *run, mu_work *work_out)
+{
+    struct train *t;
+    int rc;
+
+    if (work_out == NULL) {
+        return run_fail(MU_EINVAL, "there is nowhere to put the work");
+    }
+    rc = call_enter(run);
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    if (t == NULL) {
+        call_exit(run);
+        return MU_EINVAL;
+    }
+    run->data.away = false;
+    pthread_mutex_unlock(&run->lock);
+    rc = next(t, work_out);
+    pthread_mutex_lock(&run->lock);
+    call_exit(run);
+    return rc;
+}
+
+static int check_put(const struct train *t, const void *gradient, const double *metrics)
+{
+    if (!t->lent.out) {
+        return run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
+    }
+    if (gradient == NULL || (metrics == NULL && t->crew.run->metrics.named_n > 0)) {
+        return run_fail(MU_EINVAL, "a slice has a gradient and %" PRIu32 " metrics",
+                        t->crew.run->metrics.named_n);
+    }
+    if (gradient != t->lent.buffer && t->what.parts_n > 1) {
+        return run_fail(MU_EINVAL, "a gradient of %" PRIu32 " parts is what is in work.outs",
+                        t->what.parts_n);
+    }
+    if (gradient != t->lent.buffer && t->flights.ready != 0) {
+        return run_fail(MU_EINVAL, "mu_part() has said that the gradient is in work.out");
+    }
+    return MU_OK;
+}
+
+int mu_put(mu_run *run, const void *gradient, const double *metrics)
+{
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    rc = t != NULL ? check_put(t, gradient, metrics) : MU_EINVAL;
+    if (rc == MU_OK) {
+        t->told.slices++;
+        t->told.slices_again += step_is_again(&t->crew.step);
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (rc == MU_OK) {
+        if (gradient != t->lent.buffer) {
+            memcpy(t->lent.buffer, gradient,
+                   t->what.parts[0].count * dtype_size(t->what.parts[0].dtype));
+        }
+        train_put(t, metrics);
+    }
+    pthread_mutex_lock(&run->lock);
+    call_exit(run);
+    return rc;
+}
+
+int mu_part(mu_run *run, uint32_t part)
+{
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    if (t == NULL || !t->lent.out) {
+        rc = t == NULL ? MU_EINVAL : run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
+    } else if (part >= t->what.parts_n || (t->flights.ready & 1u << part) != 0) {
+        rc = run_fail(MU_EINVAL, "part %" PRIu32 " %s", part,
+                      part >= t->what.parts_n ? "is not one of the gradient" : "was given already");
+    }
+    pthread_mutex_unlock(&run->lock);
+    if (rc == MU_OK) {
+        train_part(t, part);
+    }
+    pthread_mutex_lock(&run->lock);
+    call_exit(run);
+    return rc;
+}
+
+/* ---- who wants to know ---- */
+
+int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, size_t room,
+               size_t *n_out, uint64_t *position_out)
+{
+    struct order_span span;
+    struct order order;
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = started(run);
+    if (t == NULL) {
+        rc = MU_EINVAL;
+    } else if (t->what.sharded || step == 0 || slice >= t->what.walk.slices_n ||
+               step > order_steps(&t->what.walk)) {
+        rc = run_fail(MU_EINVAL, "there is no slice %" PRIu32 " of a step %" PRIu64, slice, step);
+    } else {
+        span = order_slice(&t->what.walk, step - 1, slice);
+        mu_assert(order_init(&order, t->what.seed, span.epoch, t->what.walk.samples_n) == MU_OK);
+        for (uint64_t i = 0; i < MIN(span.n, room); i++) {
+            samples[i] = order_sample(&order, span.first + i);
+        }
+        *n_out = span.n;
+        *position_out = span.first;
+    }
+    call_exit(run);
+    return rc;
+}
+
+int mu_away(mu_run *run)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    run->data.away = true;
+    pthread_cond_broadcast(&run->changed);
+    call_exit(run);
+    return MU_OK;
+}
+
+int mu_hooks_set(mu_run *run, const mu_hooks *hooks)
+{
+    struct train *t;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    t = train_get(run);
+    if (t != NULL) {
+        t->hooks = hooks != NULL ? *hooks : (mu_hooks){0};
+    }
+    call_exit(run);
+    return t != NULL ? MU_OK : MU_ENOMEM;
+}
+
+int mu_training_get(mu_run *run, mu_training *training_out)
+{
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    *training_out = run->train != NULL ? run->train->told : (mu_training){0};
+    if (run->train != NULL) {
+        training_out->state_sent = run->train->what.state.sent;
+        training_out->state_got = run->train->what.state.got;
+    }
+    call_exit(run);
+    return MU_OK;
+}

@@ -1,0 +1,379 @@
+/* Training with mu_next(): core/step decides, comm/ carries, the caller computes. From inside.
+ *
+ * Everything here is done by the caller's thread, in mu_next() and mu_put(): so no slice is ever
+ * half computed, and no state half updated, when something is decided. What the agent says comes
+ * through mu_run (under its lock): the newest generation, which one is active, the lease; the
+ * thread that listens to it wakes this one by mu_run.changed and by comm_poke().
+ *
+ *   train.c    what the caller calls; setup.c: … before it trains
+ *   drive.c    the loop: does what core/step says is next
+ *   effects.c  what core/step wants at once
+ *   slices.c   which samples a slice has, and what becomes of its gradient
+ *   reduce.c   the end of a step; flight.c: parts of it that begin before
+ *   blocks.c   the gradients of a step: folded along the tree as they come
+ *   state.c    what the caller has named as its state: described, digested, …
+ *   stream.c   … and given to those who lack it
+ *   batches.c  … in pieces, which are hashed
+ *   base.c     what a run starts from: a checkpoint, or what rank 0 has made
+ *   depot.c    … or of those that the orchestrator keeps
+ *   save.c     when the state is saved; saver.h: how
+ *   heal.c     states differed: what was saved since then is taken away
+ *   kind.c     is this worker of the same kind as the others?
+ *   audit.c    which samples counted, for those who want to check it */
+#ifndef TRAIN_TRAIN_H
+#define TRAIN_TRAIN_H
+
+#include "core/order.h"
+#include "core/shard.h"
+#include "run/crew.h"
+#include "train/saver.h"
+
+#define STATE_NAME_MAX 64
+#define STATE_PARTS_MAX 4096
+#define DIGEST_BYTES 16
+
+/* ---- state.c ---- */
+
+struct state_part {
+    char name[STATE_NAME_MAX];
+    void *data; /* NULL: by calls */
+    size_t bytes;
+    mu_save_fn *save;
+    mu_load_fn *load;
+    void *arg;
+};
+
+struct state {
+    struct state_part *parts;
+    uint32_t n;
+    uint64_t sent, got; /* bytes */
+};
+
+/* MU_EINVAL, MU_EEXIST, MU_ELIMIT, MU_ENOMEM; says why. */
+int state_add(struct state *s, const struct state_part *part);
+void state_close(struct state *s);
+
+/* Gets all of its memory from the system now, so that nobody waits for that when it comes. */
+void state_warm(const struct state *s);
+
+/* A line for each part, "state weights 4000 bytes": the same text everywhere, or it is another
+ * model. On success *text_out is the caller's. */
+int state_describe(const struct state *s, char **text_out);
+
+/* Of all of it as it is now; the same bytes give the same digest everywhere. Or of each part, n *
+ * DIGEST_BYTES. */
+int state_digest(struct state *s, uint8_t digest_out[DIGEST_BYTES]);
+int state_digests(struct state *s, uint8_t *digests_out);
+
+/* What goes with the state: where the run stands. */
+struct state_mark {
+    uint64_t step;    /* the last committed */
+    uint64_t samples; /* of all steps up to it */
+    uint64_t offset;  /* of mu_shard() */
+};
+
+/* Those who hold the state give it to those who don't: all members of the comm's group call this,
+ * right after they have moved to it. holds: by rank; at least one does. Each holder sends a part of
+ * its own, in hashed chunks. A newcomer's state is changed only if all of it has come when
+ * `whole` says so (it takes as much memory again); otherwise what it has after a failure is
+ * nothing to go by. mark: what holders say, and newcomers get.
+ *
+ * MU_EPEER: somebody was lost; *lost_out (may be NULL) is who, or 0. MU_ECORRUPT: what came is not
+ * what was sent. Else what save or load gave. Says why. */
+int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool whole,
+                 struct state_mark *mark, wid *lost_out);
+
+/* ---- blocks.c ---- */
+
+/* What the caller computes for a slice: one or more rows of numbers. */
+struct gradient_part {
+    size_t count;
+    enum dtype dtype;
+};
+
+/* The sum of slices [lo, lo + width) of a step: a whole subtree. */
+struct block {
+    uint32_t lo, width;
+    uint8_t *sum;    /* of the gradient, its parts one after another */
+    double *metrics; /* … and of the metrics */
+};
+
+/* Two blocks that become one. */
+struct fold {
+    uint8_t *into, *from;
+    bool leaves; /* neither has been multiplied by its samples yet */
+};
+
+#define FOLDS_MAX 16 /* of one slice: one for each level of the tree, and some */
+
+struct blocks {
+    struct comm *comm;
+    struct gradient_part parts[MU_PARTS_MAX];
+    size_t at[MU_PARTS_MAX + 1]; /* where each is in a buffer, and their end */
+    uint32_t parts_n;
+    uint32_t metrics_n;
+    struct block *items; /* by lo; room for `slices` */
+    uint32_t n, slices_n;
+    uint8_t **spare; /* buffers that nobody uses */
+    uint32_t spare_n, spare_cap;
+
+    /* the slice that is being put: its place is known, its parts are added one by one */
+    struct fold folds[FOLDS_MAX];
+    uint32_t folds_n;
+    uint32_t folded; /* bits: these parts are */
+};
+
+int blocks_open(struct blocks *b, struct comm *c, const struct gradient_part *parts,
+                uint32_t parts_n, uint32_t metrics_n, uint32_t slices_n);
+void blocks_close(struct blocks *b);
+void blocks_clear(struct blocks *b); /* the step is committed */
+/* A buffer for a gradient; NULL: no memory. It is taken back by blocks_put() or blocks_drop(). Part
+ * p of it is at buffer + at[p]. */
+uint8_t *blocks_take(struct blocks *b);
+void blocks_drop(struct blocks *b, uint8_t *buffer);
+/* The mean gradient of n samples is, or will be, in buffer: a leaf (times n, which is done when it
+ * is first needed). n 0: that of an empty slice, whatever is in the buffer. */
+void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer);
+void blocks_metrics(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
+/* The leaf of a slice is added to its neighbours: all at once, or its place first, then parts of
+ * it in any order, each once, and what is left of it. */
+void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
+void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer);
+void blocks_put_part(struct blocks *b, uint32_t part);
+void blocks_put_end(struct blocks *b);
+/* Of a leaf's gradient; never all zero. */
+void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
+/* NULL: there is none. */
+const struct block *blocks_find(const struct blocks *b, struct subtree tree);
+/* A part of its sum. A leaf's is multiplied by now. */
+const void *blocks_part(struct blocks *b, const struct block *block, uint32_t part);
+
+/* ---- flight.c ---- */
+
+/* Reduces of single parts that were started while the caller computes the rest of its last slice.
+ * They are started in the order of the parts, as all workers do. */
+struct part_call {
+    struct comm_started *started; /* NULL: it is not under way */
+    struct comm_part *trees;      /* what the call points to, room for all there can be */
+};
+
+struct flights {
+    uint32_t ready; /* bits: parts that the caller has completed */
+    uint32_t n;     /* the first n parts are under way, or done */
+    struct part_call items[MU_PARTS_MAX];
+    uint32_t *owners; /* a copy: the plan may change before the calls are over */
+};
+
+/* ---- train.c ---- */
+
+/* What is trained, as the caller says before it begins. */
+struct subject {
+    struct state state;
+    struct gradient_part parts[MU_PARTS_MAX];
+    uint32_t parts_n;
+    char *facts; /* lines of kind.h; NULL: none */
+    size_t facts_n;
+    bool sharded;
+    struct order_walk walk;
+    struct shard shard;
+    uint64_t seed;
+};
+
+/* The slice that the caller has. */
+struct lent {
+    bool out;
+    struct step_todo todo; /* why it has it */
+    uint8_t *buffer;
+    void *outs[MU_PARTS_MAX]; /* its parts */
+    uint64_t *samples;
+    size_t samples_n, samples_cap;
+    struct order order; /* of epoch order_epoch; n 0: none yet */
+    uint64_t order_epoch;
+};
+
+/* The result of the step that is held, or was committed last. */
+struct result {
+    const void *views[MU_PARTS_MAX]; /* NULL: there is none */
+    double means[MU_METRICS_MAX];
+    uint64_t samples;
+    uint64_t term;        /* whose members made it, … */
+    uint32_t rank, world; /* … and this one's place among them */
+};
+
+/* What a fresh generation starts from. */
+struct base {
+    uint64_t known; /* the term in which that was agreed on */
+    uint64_t step;
+    bool seen;                    /* there was a checkpoint, intact or not */
+    uint8_t holds[MU_REDUCE_MAX]; /* by rank: who has it */
+};
+
+/* Why it has stopped. */
+struct difference {
+    uint64_t ms;    /* since when */
+    bool odd_one;   /* this worker was not like most */
+    uint64_t named; /* the term in which it was found out which states differ; 0: it was not */
+    char why[ERROR_MAX];
+};
+
+/* When the state is saved. */
+struct saves {
+    bool wanted; /* the caller wants the next one to be; under the run's lock */
+    uint64_t ms; /* when it was last thought of */
+};
+
+struct train {
+    struct crew crew; /* first: core/step, and the group */
+    bool started;     /* mu_data() or mu_shard() was called: what is named by then is all */
+    bool warm;        /* mu_next() was called; under the run's lock, as what is reported */
+    bool kind_known;  /* this worker is of the kind that the others are */
+    bool touched;     /* the state is not what the caller had at first */
+    bool heals;       /* the orchestrator may have all go back: it is waited for */
+    struct subject what;
+    uint64_t samples_all; /* of the committed steps */
+    mu_hooks hooks;
+    mu_training told; /* for mu_training_get(); under the run's lock */
+    struct lent lent;
+    struct blocks blocks;
+    struct flights flights;
+    struct result result;
+    struct base base;
+    struct difference fault;
+    struct saver savers[SAVES_N];
+    struct saves saves;
+    int audit_fd;
+    uint64_t before_step; /* the last that the caller was told of */
+    uint64_t pause_us;    /* since when nothing gets on; 0: it does */
+    uint64_t finished_ms; /* when it had done all steps; 0: it has not. Under the run's lock */
+};
+
+/* Gives run->train, made when it is first needed. Under the lock. NULL: no memory. */
+struct train *train_get(struct mu_run *run);
+
+/* ---- setup.c ---- */
+
+#define FACTS_MAX (24 << 10) /* bytes of all facts together */
+
+/* Takes the lock, and gives what is being set up. MU_EBUSY: it is too late. MU_ENOMEM. */
+int train_set_up(struct mu_run *run, struct train **t_out);
+
+/* ---- drive.c ---- */
+
+/* Goes on until the caller is needed: MU_OK, and *work_out says for what. */
+int train_drive(struct train *t, mu_work *work_out);
+/* All steps are done, and others may still need what this worker knows: until they do not. */
+void train_linger(struct train *t);
+void train_event(struct train *t, struct step_event e);
+void train_pause_begin(struct train *t); /* nothing gets on, until … */
+void train_pause_end(struct train *t);
+uint64_t train_now_us(void);
+
+/* ---- slices.c ---- */
+
+/* MU_OK: the caller has one; MU_EAGAIN: it was empty. */
+int train_give(struct train *t, const struct step_todo *todo, mu_work *work);
+/* What is in lent.buffer. */
+void train_put(struct train *t, const double *metrics);
+/* Puts the samples of a slice into t->samples. */
+int train_samples(struct train *t, uint64_t step, uint32_t slice);
+uint64_t train_step_samples(const struct train *t, uint64_t step);
+uint64_t train_epoch(const struct train *t, uint64_t step);
+
+/* ---- reduce.c ---- */
+
+int train_reduce(struct train *t, const struct step_todo *todo); /* MU_OK: look what is next */
+int train_show(struct train *t, const struct step_todo *todo, mu_work *work);
+void train_release(struct train *t); /* the result that is held, if any */
+/* One call of the reduce: a part, or (part == parts_n) the metrics. trees: room for as many as this
+ * rank can have. */
+struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_part *trees);
+
+/* ---- flight.c ---- */
+
+/* The caller has completed a part of its slice. If it is its last one, it goes on its way. */
+void train_part(struct train *t, uint32_t part);
+/* Waits for a part that is under way. */
+int train_land(struct train *t, uint32_t part, struct comm_result *result);
+/* What is under way comes to nothing. Before the step, or its plan, is another one. */
+void train_abandon(struct train *t);
+
+/* ---- effects.c ---- */
+
+void train_effect(struct crew *c, const struct step_effect *e);
+void train_reset(struct crew *c);
+void train_moved(struct crew *c);
+/* All members have stopped because their states differ: they find out which, and say so. MU_EPEER:
+ * *lost_out. */
+int train_name_states(struct train *t, uint64_t term, wid *lost_out);
+/* The state is that of `step`: is anything left to train on? */
+void train_check_end(struct train *t, uint64_t step);
+
+/* ---- base.c ---- */
+
+/* All members of a fresh generation: agrees on what it starts from, and reads that if this worker
+ * is to. base_step and base_holds say the rest. MU_EPEER: *lost_out, or 0. MU_ECORRUPT: nothing
+ * that is there can be read; MU_EREFUSED: it is of another model; MU_ESTALE. Says why. */
+int train_base(struct train *t, wid *lost_out);
+
+/* ---- depot.c: the checkpoints that the orchestrator keeps, for base.c ---- */
+
+/* The newest that is at most `most`; 0: there is none. MU_EIO: nobody answers; says so. */
+int train_depot_newest(const struct saver *s, uint64_t most, uint64_t *step_out);
+/* Those after `step` are removed. Says why not. */
+int train_depot_forget(const struct saver *s, uint64_t step);
+
+/* One of them, and the line that it is read by. */
+struct train_depot {
+    struct agent_line line;
+    struct depot *depot;
+    struct ckpt *c;
+};
+
+/* MU_ENOENT, MU_ECORRUPT, MU_EVERSION: another one may do; the log says why. Else as above. */
+int train_depot_open(const struct saver *s, uint64_t step, struct train_depot *d);
+void train_depot_close(struct train_depot *d);
+/* Is it only this one that can't be read? If not, that is the run's failure: says so. */
+bool train_depot_is_damage(int status);
+int train_depot_fail(int status, const char *why);
+
+/* ---- save.c ---- */
+
+/* As the environment and mu_config say. Under the run's lock. MU_EINVAL, MU_ENOMEM. */
+int train_save_open(struct train *t);
+/* What is being written is written to its end; nothing is saved after this. */
+void train_save_close(struct train *t);
+/* Who writes there, for core/step. */
+enum saves_by train_saves_by(const struct saver *s);
+/* There is no step after it. */
+bool train_is_last(const struct train *t, uint64_t step);
+/* STEP_SAVE is carried out. */
+void train_save(struct train *t, const struct step_todo *todo);
+/* Tells core/step what the savers' threads have done. */
+void train_save_news(struct train *t);
+/* STEP_SAVED and STEP_UNSAVED are carried out. */
+void train_save_ends(struct train *t, const struct step_effect *e);
+/* Another step is done: looks whether the next one is to be saved, and makes room for that. */
+void train_save_ahead(struct train *t);
+
+/* ---- heal.c ---- */
+
+/* That is `group`, which heals: nothing that was saved after its base counts, wherever it is. Says
+ * why not. */
+int train_heal(struct train *t);
+
+/* ---- kind.c ---- */
+
+/* Is what this worker trains what the others do, and is it of their numeric kind? Waits for the
+ * orchestrator. MU_EREFUSED: no; says how they differ. */
+int kind_check(struct train *t);
+
+/* ---- audit.c ---- */
+
+/* MUSTER_AUDIT names a folder: this worker writes there what it contributed and what it saw
+ * committed. See docs/ARCHITECTURE.md, "Every sample once". */
+int audit_open(struct train *t);
+void audit_close(struct train *t);
+void audit_slice(struct train *t, uint64_t step, uint32_t slice); /* in the reduce of this group */
+void audit_commit(struct train *t, uint64_t step);
+
+#endif
