@@ -354,7 +354,7 @@ enum save_how {
     SAVE_NONE, /* this member has no part in it */
     SAVE_WRITING,
     SAVE_DURABLE, /* this member's shard is written */
-    SAVE_WHOLE,   /* … and the checkpoint is there, as its first writer knows */
+    SAVE_WHOLE,   /* the checkpoint is there: its first writer says so */
     SAVE_FAILED,
     SAVE_HOW_N
 };

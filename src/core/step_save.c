@@ -11,8 +11,10 @@
  * there. Then the next step's state is saved. If that can't be (there is no further step, or each
  * state is to be kept), the first of those who are left saves this one, alone, at once.
  *
- * What is kept in memory: nobody reduces a step before the state before it is kept, so no member
- * holds a result when that could be lost. The last word after the final step is said when the last
+ * What is kept in memory: nobody reduces a step before the state before it is kept. But a member
+ * that has no part in a reduce is not waited for there, and may be lost before it has kept its
+ * share. So members that all hold a result after a loss commit it only when one of each host has
+ * said that the state before is kept. The last word after the final step is said when the last
  * state is saved. */
 #include "core/step_state.h"
 
@@ -58,13 +60,17 @@ void saves_forget(struct step *s)
 
 /* ---- who writes ---- */
 
-/* Newcomers of a generation have no part in what the others came with. */
-static bool writes(const struct step *s, enum save_place place, uint32_t rank)
+static bool is_near(const struct step *s, enum save_place place, uint32_t rank)
 {
     const struct member *m = s->group->members;
 
-    return (s->committed >= s->first || is_caught_up(s->group, rank)) &&
-           (s->config.saves[place] != SAVES_HOST || m[rank].host == m[s->me].host);
+    return s->config.saves[place] != SAVES_HOST || m[rank].host == m[s->me].host;
+}
+
+/* Newcomers of a generation have no part in what the others came with. */
+static bool writes(const struct step *s, enum save_place place, uint32_t rank)
+{
+    return (s->committed >= s->first || is_caught_up(s->group, rank)) && is_near(s, place, rank);
 }
 
 bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_out,
@@ -86,18 +92,20 @@ bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_o
     return writes(s, place, s->me) && (!one || before_n == 0);
 }
 
-/* It is the one who saves alone what is here; newcomers by now have it, too. */
+/* The one who saves alone what is here; newcomers by now have it, too. */
+static uint32_t first_near(const struct step *s, enum save_place place)
+{
+    uint32_t i = 0;
+
+    while (i < s->me && (s->peers[i].lacks || !is_near(s, place, i))) {
+        i++;
+    }
+    return i;
+}
+
 static bool is_first(const struct step *s, enum save_place place)
 {
-    const struct member *m = s->group->members;
-
-    for (uint32_t i = 0; i < s->me; i++) {
-        if (!s->peers[i].lacks &&
-            (s->config.saves[place] != SAVES_HOST || m[i].host == m[s->me].host)) {
-            return false;
-        }
-    }
-    return true;
+    return first_near(s, place) == s->me;
 }
 
 static bool ends(const struct step *s, const struct saving *v)
@@ -145,7 +153,8 @@ bool save_next(const struct step *s, struct step_todo *todo)
 {
     for (int i = 0; i < SAVES_N; i++) {
         const struct saving *v = &s->saves[i];
-        const bool alone = v->alone && s->settled && is_needed(s, i) && is_first(s, i);
+        const bool alone =
+            v->alone && (s->settled || s->there) && is_needed(s, i) && is_first(s, i);
 
         if (!may_save(s, i) || is_busy(v) || (v->own.decided == s->committed && !alone)) {
             continue;
@@ -166,6 +175,21 @@ bool save_lacks(const struct step *s, enum save_place place)
            (v->own.decided != s->committed || (v->own.step == s->committed && is_busy(v)) ||
             (v->group != NULL && v->step == s->committed && ends(s, v)) ||
             (v->alone && is_needed(s, place) && is_first(s, place)));
+}
+
+bool is_kept(const struct step *s)
+{
+    bool kept = s->config.saves[SAVE_MEMORY] == SAVES_NEVER || s->committed == 0;
+
+    for (uint32_t i = 0; i < group_n(s) && !kept; i++) {
+        const struct attempt *a =
+            i == s->me ? &s->saves[SAVE_MEMORY].own : &s->peers[i].saved[SAVE_MEMORY];
+
+        kept = is_near(s, SAVE_MEMORY, i) && a->step == s->committed &&
+               (a->how == SAVE_WHOLE ||
+                (a->how == SAVE_FAILED && i == first_near(s, SAVE_MEMORY))); /* No other tries. */
+    }
+    return kept;
 }
 
 bool step_awaits_words(const struct step *s)
@@ -263,6 +287,7 @@ static void take_word(struct saving *v, uint32_t rank, const struct attempt *a)
     const bool same = a->step == v->step && a->generation == v->group->g.number;
 
     if (same && rank == v->first && a->how == SAVE_WHOLE) {
+        v->own.how = SAVE_WHOLE; /* It is known here, too, should the first writer be lost. */
         end_attempt(v);
     } else if (v->said[rank] == SAVE_WRITING && (same || a->decided >= v->step)) {
         v->said[rank] = same && a->how != SAVE_NONE ? a->how : SAVE_FAILED;
@@ -413,7 +438,7 @@ static bool has_word(const struct step *s, const struct saving *v)
     const bool part =
         v->group != NULL && !ends(s, v) && (a->how == SAVE_DURABLE || a->how == SAVE_FAILED);
 
-    return (part || v->alone) &&
+    return (part || v->alone || (!s->settled && a->how >= SAVE_WHOLE)) &&
            (a->how != told->how || a->step != told->step || a->generation != told->generation ||
             a->decided != told->decided || s->words_in != s->term);
 }

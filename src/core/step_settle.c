@@ -138,7 +138,7 @@ static bool settle_result(struct step *s, const struct standing *all, struct ste
         return false;
     }
     if (!all->any_behind && s->holds && RULE(SETTLE_ALL_HOLD, all->all_hold)) {
-        if (!may_commit(s)) {
+        if (!may_commit(s) || !is_kept(s)) {
             return false; /* Whoever was left out might yet be needed: not before it is active. */
         }
         agree_settle(s);
