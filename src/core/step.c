@@ -147,8 +147,8 @@ void run_step(struct step *s, struct step_effects *fx)
         s->phase = (s->group->g.flags & GENERATION_HOLD) != 0 && !s->config.calls ? STEP_IDLE
                                                                                   : STEP_COMPUTING;
     }
-    if (s->phase == STEP_IDLE) {
-        rounds_over(s); /* Nothing is committed there. */
+    if (s->phase == STEP_IDLE || (s->config.calls && !s->confirmed)) {
+        rounds_over(s); /* Nothing is committed there, or not yet: having settled is enough. */
     }
 }
 
