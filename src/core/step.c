@@ -381,7 +381,7 @@ static void dispatch(struct step *s, const struct step_event *e, struct step_eff
         break;
     case STEP_ON_BROKEN:
         if (e->term == s->term && in_rounds(s)) {
-            on_broken(s, e, fx);
+            on_broken(s, e);
         }
         break;
     case STEP_ON_BASE:

@@ -4,7 +4,8 @@
  * round, and go on where they were: no word to anybody, and none is needed of an orchestrator that
  * is away. Somebody is suspected only when a link has been missing for BREAK_MS, when links broke
  * in ROUNDS_MAX rounds and nothing was committed, or when a peer did nothing for too long. That is
- * a level: it is in the report for as long as it lasts.
+ * a level: it is in the report for as long as it lasts. Calls that need no agreement commit
+ * nothing: so with callers CALM_MS in one round mends what broke before.
  *
  * One that has moved on to a boundary generation does not come back for a round of the one before.
  * That it is there says enough: it had everybody's READY, this worker's too, so this worker holds
@@ -16,6 +17,7 @@
 
 #define BREAK_MS 1000
 #define ROUNDS_MAX 3
+#define CALM_MS 10000
 
 bool in_rounds(const struct step *s)
 {
@@ -43,8 +45,16 @@ static void forget_words(struct step *s)
     }
 }
 
+static bool was_calm(const struct step *s)
+{
+    return s->config.calls && s->settled && s->now_ms - s->heard_ms >= CALM_MS;
+}
+
 static void enter_round(struct step *s, uint32_t round)
 {
+    if (was_calm(s)) {
+        rounds_over(s);
+    }
     if (round > ROUND_MAX) {
         s->rounds_n = ROUNDS_MAX + 1; /* None further has a number: what is broken is suspected. */
         return;
@@ -72,17 +82,16 @@ void leave_calls(struct step *s)
     }
 }
 
-void on_broken(struct step *s, const struct step_event *e, struct step_effects *fx)
+void on_broken(struct step *s, const struct step_event *e)
 {
     uint32_t rank = membership_rank(s->group, e->peer);
 
-    (void)fx;
+    if (s->there) {
+        enter_round(s, term_round(s->term) + 1);
+    }
     if (rank != NO_RANK && rank != s->me) {
         s->peers[rank].broke = true;
         s->peers[rank].idle_ms = MAX(s->peers[rank].idle_ms, e->idle_ms);
-    }
-    if (s->there) {
-        enter_round(s, term_round(s->term) + 1);
     }
 }
 

@@ -18,7 +18,7 @@ bool in_rounds(const struct step *s); /* it is in a group whose other members ma
 void on_links(struct step *s, const struct step_event *e);
 void on_moved(struct step *s, struct step_effects *fx);
 void on_claim(struct step *s, uint64_t term, struct step_effects *fx);
-void on_broken(struct step *s, const struct step_event *e, struct step_effects *fx);
+void on_broken(struct step *s, const struct step_event *e);
 void leave_calls(struct step *s);     /* calls: it is left out, and has gone */
 void rounds_over(struct step *s);     /* all were together: whatever broke before is mended */
 bool is_linked(const struct step *s); /* to every newcomer of `next` */

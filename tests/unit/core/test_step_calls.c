@@ -142,12 +142,50 @@ static void one_that_has_made_a_call_is_no_newcomer(void **state)
     assert_int_equal(committed(1), 0);
 }
 
+static void snap_and_settle(uint64_t after_ms)
+{
+    crew.now_ms += after_ms;
+    snap(0, 1);
+    together();
+    assert_int_equal(next(0), STEP_OPEN);
+    assert_int_equal(next(1), STEP_OPEN);
+}
+
+static void links_that_break_now_and_then_are_nobodys_fault(void **state)
+{
+    opened("0+ 1+");
+    for (int i = 0; i < 10; i++) {
+        snap_and_settle(20000);
+        assert_int_equal(crew.men[0].report.apart_n, 0);
+    }
+    for (int i = 1; i < 3; i++) {
+        snap_and_settle(10);
+        assert_int_equal(crew.men[0].report.apart_n, 0);
+    }
+    snap_and_settle(10); /* Again and again they are. */
+    assert_int_equal(crew.men[0].report.apart_n, 1);
+}
+
+/* No call can be made yet, so nothing that is committed could mend them. */
+static void links_that_broke_before_the_generation_was_active_are_mended(void **state)
+{
+    crew_config((struct step_config){.calls = true});
+    tell_all(generation(1, GENERATION_FRESH, 0, 0, "0+ 1+"));
+    together();
+    for (int i = 0; i < 10; i++) {
+        snap_and_settle(10);
+        assert_int_equal(crew.men[0].report.apart_n, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CREW_CASE(what_one_has_is_everybodys),
         CREW_CASE(what_one_lacks_is_nobodys),
         CREW_CASE(one_that_asks_again_follows_a_plan_it_heard_of_late),
+        CREW_CASE(links_that_break_now_and_then_are_nobodys_fault),
+        CREW_CASE(links_that_broke_before_the_generation_was_active_are_mended),
         CREW_CASE(a_leaver_is_in_the_next_round_so_that_others_hear_of_it),
         CREW_CASE(what_a_newcomer_has_learned_does_not_count_before_it_is_active),
         CREW_CASE(one_that_has_made_a_call_is_no_newcomer),
