@@ -415,7 +415,9 @@ static void on_data(struct world *w, uint32_t worker, struct sim_event *f)
     const int way = from < worker;
     struct sim_event *again;
 
-    if (from == worker) { /* forged */
+    if (from == worker && inbox_of(w, worker, worker)->n == INBOX_N) {
+        return; /* forged, and there is more to read than there is room for */
+    } else if (from == worker) {
         put(w, inbox_of(w, worker, worker), f);
     } else if (f->b >> 32 != t->link[from] || t->link[from] != l->epoch) {
         return;
