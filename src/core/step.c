@@ -454,6 +454,9 @@ void step_event(struct step *s, const struct step_event *e, struct step_effects 
         return;
     }
     dispatch(s, e, fx);
+    if (!s->settled) {
+        words_try(s, fx); /* Others may need them to settle, too. */
+    }
     settle_try(s, fx);
     save_try(s, fx);
     ready_try(s, fx);

@@ -177,6 +177,12 @@ bool save_lacks(const struct step *s, enum save_place place)
             (v->alone && is_needed(s, place) && is_first(s, place)));
 }
 
+/* It is there, or nobody else tries. */
+static bool ends_there(const struct step *s, uint32_t rank, const struct attempt *a)
+{
+    return a->how == SAVE_WHOLE || (a->how == SAVE_FAILED && rank == first_near(s, SAVE_MEMORY));
+}
+
 bool is_kept(const struct step *s)
 {
     bool kept = s->config.saves[SAVE_MEMORY] == SAVES_NEVER || s->committed == 0;
@@ -185,9 +191,9 @@ bool is_kept(const struct step *s)
         const struct attempt *a =
             i == s->me ? &s->saves[SAVE_MEMORY].own : &s->peers[i].saved[SAVE_MEMORY];
 
-        kept = is_near(s, SAVE_MEMORY, i) && a->step == s->committed &&
-               (a->how == SAVE_WHOLE ||
-                (a->how == SAVE_FAILED && i == first_near(s, SAVE_MEMORY))); /* No other tries. */
+        kept = is_near(s, SAVE_MEMORY, i) &&
+               (a->step > s->committed || /* It has committed a step more. */
+                (a->step == s->committed && ends_there(s, i, a)));
     }
     return kept;
 }
