@@ -105,20 +105,27 @@ static bool mending(struct cluster *c, struct job *j)
 }
 
 /* The first trainer's port is what its scripts meet at. The one of the last generation may have
- * stragglers, so its agent's word of another is awaited for a moment: a lease for it to come, and
- * another in which an agent that can't be heard any more is found to be lost. */
+ * stragglers, so its agent's word of another is awaited for a moment after it was told of that: a
+ * lease for it to come, and another in which an agent that can't be heard any more is found to be
+ * lost. */
 static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct generation *g)
 {
+    uint64_t told_ms = MAX(j->published_ms, c->jump_ms);
+    const struct node *n;
     wid first = 0;
 
     for (uint32_t i = 0; i < g->members_n && first == 0; i++) {
         first = role_trains(c->scratch[i].role) ? c->scratch[i].worker : 0;
     }
-    if (j->mode == MODE_INPROCESS || first == 0 || MUTATED(PORT_IS_NEW) ||
-        !node_worker(c, node_by_number(c, wid_node(first)), wid_slot(first))->port_used) {
+    if (j->mode == MODE_INPROCESS || first == 0 || MUTATED(PORT_IS_NEW)) {
         return 0;
     }
-    return MAX(j->published_ms, c->jump_ms) + 2 * (uint64_t)c->config.lease_ms;
+    n = node_by_number(c, wid_node(first));
+    if (!node_worker(c, n, wid_slot(first))->port_used) {
+        return 0;
+    }
+    told_ms = n->sent == j->number ? MAX(told_ms, n->sent_ms) : told_ms;
+    return told_ms + 2 * (uint64_t)c->config.lease_ms;
 }
 
 /* Somebody was lost while others run (restart mode), or all have stopped: they do not wait for
