@@ -274,13 +274,27 @@ void saves_commit(struct step *s)
     s->committed_in = s->number;
 }
 
-/* What a state was read from is there; but each host keeps its own in memory. */
+/* Is the last state, which was given to this worker, being saved by others, as far as it knows? */
+static bool is_being_saved(const struct step *s, enum save_place place)
+{
+    bool saved = false;
+
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        saved |= writes(s, place, i);
+    }
+    return saved && place == SAVE_DISK && s->config.saves[place] != SAVES_NEVER && is_done(s);
+}
+
+/* What a state was read from is there; but each host keeps its own in memory. The last state may be
+ * on its way to the disk, and whoever writes it be lost: so this worker follows that attempt. */
 void saves_load(struct step *s)
 {
     for (int i = 0; i < SAVES_N; i++) {
-        end_attempt(&s->saves[i]);
-        s->saves[i].own.decided = s->committed;
-        s->saves[i].alone = i == SAVE_MEMORY && s->config.saves[i] != SAVES_NEVER;
+        struct saving *v = &s->saves[i];
+
+        end_attempt(v);
+        v->own.decided = is_being_saved(s, i) ? 0 : s->committed;
+        v->alone = i == SAVE_MEMORY && s->config.saves[i] != SAVES_NEVER;
     }
     s->committed_in = s->number;
 }

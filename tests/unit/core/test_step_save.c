@@ -283,6 +283,23 @@ static void after_a_loss_the_first_who_is_left_saves_it_alone(void **state)
     assert_true(step_phase(worker(1)) == STEP_FINISHED && step_phase(worker(2)) == STEP_FINISHED);
 }
 
+static void who_was_given_the_last_state_saves_it_if_its_writer_is_lost(void **state)
+{
+    saves(SAVES_ALL, 0, 3);
+    trained(1, 2);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "0 1+"));
+    flow(3);
+    tell_active_all(2);
+    assert_true(committed(1) == 3 && step_phase(worker(1)) == STEP_CLOSING);
+    assert_int_equal(crew.men[0].cut[SAVE_DISK].step, 3); /* It still writes. */
+    lose(0, 3, 2, "1");
+    flow(3);
+    assert_int_equal(crew.men[1].cut[SAVE_DISK].generation, 3);
+    written(1, SAVE_DISK, SAVE_WHOLE);
+    flow(3);
+    assert_int_equal(step_phase(worker(1)), STEP_FINISHED);
+}
+
 static void what_can_not_be_saved_is_no_reason_not_to_end(void **state)
 {
     saves(SAVES_ALL, 0, 3);
@@ -410,6 +427,7 @@ int main(void)
         CREW_CASE(each_host_has_its_own),
         CREW_CASE(the_last_word_waits_for_the_last_state),
         CREW_CASE(after_a_loss_the_first_who_is_left_saves_it_alone),
+        CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_is_lost),
         CREW_CASE(what_can_not_be_saved_is_no_reason_not_to_end),
         CREW_CASE(who_writes_for_long_says_so),
         CREW_CASE(nothing_is_reduced_before_the_state_before_is_kept),
