@@ -55,6 +55,7 @@
     X(LOST_WRITER_VOIDS, "an attempt to save waits for a writer that was lost")                    \
     X(KEPT_BEFORE_REDUCE, "a step is reduced before the state before it is kept in memory")        \
     X(APART_IS_KEPT, "an agent without an orchestrator drops whom its worker can't reach")         \
+    X(REACHED_AGAIN, "a worker that is out names for ever whom it could not reach once")           \
     X(APART_OUTLIVES_PLAN, "whom a worker can't reach is forgotten when a generation is planned")
 
 enum mutation {

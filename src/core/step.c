@@ -32,6 +32,7 @@ void step_close(struct step *s)
 {
     membership_close(s->group);
     membership_close(s->next);
+    membership_close(s->around);
     saves_close(s);
     free(s->peers);
     free(s->held);
@@ -49,6 +50,7 @@ void step_reset(struct step *s, wid self)
     saves_forget(s);
     membership_close(s->group);
     membership_close(s->next);
+    membership_close(s->around);
     old = *s;
     memset(s, 0, sizeof(*s));
     s->config = old.config;

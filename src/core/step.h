@@ -179,10 +179,14 @@ struct step {
     wid odd;       /* the first of those who are not like most; 0: there is no most */
 
     uint32_t apart_said; /* a sum over those it has reported as out of reach */
-    wid kept[APART_MAX]; /* those it could not reach when it backed out of a generation */
+    struct {
+        wid peer;
+        uint64_t linked_ms; /* since when there is a link to it; 0: there is none */
+    } kept[APART_MAX];      /* those it could not reach when it backed out of a generation */
     uint32_t kept_n;
-    struct peer *peers;  /* by rank of `group` */
-    struct slices *held; /* scratch, by rank */
+    struct membership *around; /* it is out: the newest generation that it was told of */
+    struct peer *peers;        /* by rank of `group` */
+    struct slices *held;       /* scratch, by rank */
     struct vouch *vouches;
     uint32_t *ranks;
     uint8_t *holders;

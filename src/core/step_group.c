@@ -9,8 +9,9 @@ static void enter(struct step *s, struct membership *m)
     membership_keep(m);
     membership_close(s->group);
     membership_close(s->next);
+    membership_close(s->around);
     s->group = m;
-    s->next = NULL;
+    s->next = s->around = NULL;
     s->me = membership_rank(m, s->config.self);
     s->number = m->g.number;
     s->term = term_make(s->number, 0);
@@ -52,18 +53,21 @@ static void forget_state(struct step *s, struct step_effects *fx)
 }
 
 /* It was never caught up in an active generation: nothing is lost, it is warm as before. Whom it
- * could not reach there it goes on to name until it is taken in again: else the same pair would be
+ * could not reach there it goes on to name until it has reached them: else the same pair would be
  * tried again and again. */
-static void back_out(struct step *s, const struct membership *m, struct step_effects *fx)
+static void back_out(struct step *s, struct membership *m, struct step_effects *fx)
 {
     bool was = s->phase != STEP_OUT;
 
     if (was) {
         apart_keep(s);
     }
+    membership_keep(m);
     membership_close(s->group);
     membership_close(s->next);
+    membership_close(s->around);
     s->group = s->next = NULL;
+    s->around = m;
     s->me = NO_RANK;
     s->number = m->g.number; /* Nothing older may take it in again. */
     s->term = term_make(s->number, 0);

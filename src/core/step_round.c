@@ -18,6 +18,7 @@
 #define BREAK_MS 1000
 #define ROUNDS_MAX 3
 #define CALM_MS 10000
+#define LINKED_MS 5000
 
 bool in_rounds(const struct step *s)
 {
@@ -138,9 +139,9 @@ void on_claim(struct step *s, uint64_t term, struct step_effects *fx)
 
 /* ---- links ---- */
 
-static void note_missing(uint64_t *missing_ms, bool missing, uint64_t now_ms)
+static void note_since(uint64_t *since_ms, bool is_so, uint64_t now_ms)
 {
-    *missing_ms = !missing ? 0 : *missing_ms != 0 ? *missing_ms : MAX(now_ms, 1);
+    *since_ms = !is_so ? 0 : *since_ms != 0 ? *since_ms : MAX(now_ms, 1);
 }
 
 static bool is_in(const struct step_event *e, wid worker)
@@ -155,13 +156,19 @@ static bool is_in(const struct step_event *e, wid worker)
 
 void on_links(struct step *s, const struct step_event *e)
 {
+    for (uint32_t i = 0; s->around != NULL && i < s->kept_n; i++) { /* Links are to members. */
+        note_since(&s->kept[i].linked_ms,
+                   membership_rank(s->around, s->kept[i].peer) != NO_RANK &&
+                       !is_in(e, s->kept[i].peer),
+                   s->now_ms);
+    }
     for (uint32_t i = 0; i < group_n(s); i++) {
-        note_missing(&s->peers[i].missing_ms, i != s->me && is_in(e, s->group->members[i].worker),
-                     s->now_ms);
+        note_since(&s->peers[i].missing_ms, i != s->me && is_in(e, s->group->members[i].worker),
+                   s->now_ms);
     }
     for (uint32_t i = 0; s->next != NULL && i < s->next->g.members_n; i++) {
-        note_missing(&s->ahead[i],
-                     !is_caught_up(s->next, i) && is_in(e, s->next->members[i].worker), s->now_ms);
+        note_since(&s->ahead[i], !is_caught_up(s->next, i) && is_in(e, s->next->members[i].worker),
+                   s->now_ms);
     }
     s->links_known = true;
 }
@@ -250,7 +257,7 @@ static void find_apart(const struct step *s, struct report *r)
     r->apart_n = 0;
     r->apart_in = 0;
     for (uint32_t i = 0; i < s->kept_n; i++) {
-        add(r, s->kept[i], 0, s->number);
+        add(r, s->kept[i].peer, 0, s->number);
     }
     if (!in_rounds(s) || s->over) {
         return;
@@ -278,11 +285,27 @@ void step_report(const struct step *s, struct report *r)
     find_apart(s, r);
 }
 
+/* A link that has lasted is no reason any more not to be taken in. */
+static void forget_reached(struct step *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->kept_n; i++) {
+        const uint64_t since_ms = s->kept[i].linked_ms;
+
+        if (MUTATED(REACHED_AGAIN) || since_ms == 0 || s->now_ms - since_ms < LINKED_MS) {
+            s->kept[n++] = s->kept[i];
+        }
+    }
+    s->kept_n = n;
+}
+
 void apart_try(struct step *s, struct step_effects *fx)
 {
     struct report r = {0};
     uint32_t sum = 0;
 
+    forget_reached(s);
     find_apart(s, &r);
     for (uint32_t i = 0; i < r.apart_n; i++) {
         sum = sum * 31 + (uint32_t)(r.apart[i].peer >> 32) * 64 + (uint32_t)r.apart[i].peer + 1;
@@ -299,7 +322,8 @@ void apart_keep(struct step *s)
 
     find_apart(s, &r);
     for (uint32_t i = 0; i < r.apart_n; i++) {
-        s->kept[i] = r.apart[i].peer;
+        s->kept[i].peer = r.apart[i].peer;
+        s->kept[i].linked_ms = 0;
     }
     s->kept_n = r.apart_n;
 }
@@ -309,6 +333,11 @@ uint64_t apart_due_ms(const struct step *s)
 {
     uint64_t due_ms = UINT64_MAX;
 
+    for (uint32_t i = 0; i < s->kept_n; i++) {
+        if (s->kept[i].linked_ms != 0) {
+            due_ms = MIN(due_ms, s->kept[i].linked_ms + LINKED_MS);
+        }
+    }
     if (!in_rounds(s)) {
         return due_ms;
     }

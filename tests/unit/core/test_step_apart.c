@@ -2,6 +2,7 @@
 #include "unit/core/step_kit.h"
 
 #define BREAK_MS 1000
+#define LINKED_MS 5000
 #define SILENCE_MS 500
 
 static void expect_idle(uint32_t i, uint64_t idle_ms)
@@ -158,6 +159,26 @@ static void who_backs_out_goes_on_to_name_whom_it_could_not_reach(void **state)
     expect_apart(2, "1");
     tell(2, generation(5, GENERATION_BOUNDARY, 4, 0, "0 2+"));
     expect_apart(2, ""); /* It is taken in again, and looks for itself. */
+}
+
+/* One of these may be all that there is to train with. */
+static void who_is_out_names_them_until_a_link_to_them_has_lasted(void **state)
+{
+    trained(1, 3);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "0 1+"));
+    part(0, 1, true);
+    later(BREAK_MS);
+    tell_all(generation(3, GENERATION_FAILURE, 1, 0, "0"));
+    part(0, 1, false);
+    later(LINKED_MS - 1);
+    expect_apart(1, "0");
+    part(0, 1, true);
+    part(0, 1, false);
+    assert_int_equal(due_ms(1), crew.now_ms + LINKED_MS);
+    later(LINKED_MS - 1);
+    expect_apart(1, "0");
+    later(1);
+    expect_apart(1, "");
 }
 
 /* ---- rounds that come to nothing ---- */
@@ -326,6 +347,7 @@ int main(void)
         CREW_CASE(a_newcomer_that_cant_be_linked_for_a_second_is_told_of),
         CREW_CASE(a_leaver_needs_no_newcomer),
         CREW_CASE(who_backs_out_goes_on_to_name_whom_it_could_not_reach),
+        CREW_CASE(who_is_out_names_them_until_a_link_to_them_has_lasted),
         CREW_CASE(a_link_that_breaks_again_and_again_is_told_of_after_three_rounds),
         CREW_CASE(each_commit_gives_three_rounds_more),
         CREW_CASE(a_peer_that_does_not_say_ready_is_told_of_and_for_how_long),
