@@ -286,7 +286,8 @@ static void note_progress(struct job *j, struct effects *fx)
 {
     bool ended = j->finished && j->active != 0 && j->tally.finished_n == j->tally.survivors_n;
 
-    if (!j->finishing && !j->ended && (ended || (j->tally.finished_n > 0 && !j->finished))) {
+    j->done |= j->tally.finished_n > 0;
+    if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {
         struct record r = {.kind = RECORD_FINISHED,
                            .u.finished = {.run = j->run, .step = j->step, .ended = ended}};
 

@@ -182,7 +182,8 @@ struct job {
     bool deciding;    /* its mode is on its way to the journal */
     bool pending;     /* a membership record is on its way */
     bool creating;    /* its own record is on its way */
-    bool finishing;
+    bool finishing;   /* its end is on its way to the journal */
+    bool done;        /* a member has said that it has finished, and may have gone since */
     bool saving;
     bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */
     bool dirty;   /* something that may change the plan has happened */
