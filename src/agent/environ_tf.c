@@ -1,6 +1,7 @@
 #include "agent/environ_tf.h"
 
 #include "agent/environ.h"
+#include "base/address.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -16,32 +17,12 @@ static const char *const type_names[TF_TYPES] = {
     [TF_EVALUATOR] = "evaluator",
 };
 
-/* "host", "host:port", "[v6]", "[v6]:port" or a bare v6 address. Returns where its port begins, or
- * NULL; *from and *n are the host. */
-static const char *split(const char *addr, const char **from, size_t *n)
-{
-    const char *first = strchr(addr, ':'), *end;
-
-    *from = addr;
-    if (addr[0] == '[' && (end = strchr(addr, ']')) != NULL) {
-        *from = addr + 1;
-        *n = (size_t)(end - addr) - 1;
-        return end[1] == ':' ? end + 2 : NULL;
-    }
-    if (first != NULL && strchr(first + 1, ':') == NULL) {
-        *n = (size_t)(first - addr);
-        return first + 1;
-    }
-    *n = strlen(addr);
-    return NULL;
-}
-
 void environ_host(const struct member *m, char host[ADDR_MAX_LEN])
 {
     const char *from;
     size_t n;
 
-    split(m->addr, &from, &n);
+    (void)address_split(m->addr, strlen(m->addr), &from, &n);
     if (n == 0) {
         from = "127.0.0.1";
         n = strlen(from);
@@ -55,7 +36,7 @@ static uint32_t addr_port(const struct member *m)
     const char *from, *port;
     size_t n;
 
-    port = split(m->addr, &from, &n);
+    port = address_split(m->addr, strlen(m->addr), &from, &n);
     return port == NULL ? 0 : (uint32_t)strtoul(port, NULL, 10);
 }
 

@@ -2,8 +2,6 @@
 #include "agent/node_state.h"
 #include "base/log.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -11,57 +9,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of an interface's addresses, one that others can use as it is: IPv4 before IPv6. */
-static bool address_of(const struct ifaddrs *all, const char *name, int family,
-                       char host[ADDR_MAX_LEN])
-{
-    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-        const struct sockaddr_in6 *v6 = (const void *)i->ifa_addr;
-
-        if (strcmp(i->ifa_name, name) != 0 || i->ifa_addr == NULL ||
-            i->ifa_addr->sa_family != family ||
-            (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))) {
-            continue;
-        }
-        if (getnameinfo(i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(*v6),
-                        host, ADDR_MAX_LEN, NULL, 0, NI_NUMERICHOST) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* MUSTER_IFACE: the host is that interface's address. */
 static int use_iface(struct node *n, char *error)
 {
     const char *name = getenv("MUSTER_IFACE");
-    struct ifaddrs *all;
+    char why[ADDRESS_ERROR_MAX];
+    struct address a;
 
     if (name == NULL || name[0] == '\0') {
         return MU_OK;
     }
-    if (getifaddrs(&all) != 0) {
-        snprintf(error, NET_ERROR_MAX, "MUSTER_IFACE is '%.60s', but the interfaces can't be read",
-                 name);
-        return MU_EIO;
+    const int rc = interface_address(name, &a, why);
+
+    if (rc != MU_OK) {
+        snprintf(error, NET_ERROR_MAX, "MUSTER_IFACE is '%.60s': %.400s", name, why);
+        return rc == MU_ENOENT ? MU_EINVAL : rc;
     }
-    n->addr.fixed = address_of(all, name, AF_INET, n->addr.host) ||
-                    address_of(all, name, AF_INET6, n->addr.host);
-    freeifaddrs(all);
-    if (!n->addr.fixed) {
-        snprintf(error, NET_ERROR_MAX,
-                 "MUSTER_IFACE is '%.60s': there is no interface of that name with an address; "
-                 "`ip addr` lists them",
-                 name);
-        return MU_EINVAL;
-    }
+    address_host(&a.sa, n->addr.host, sizeof(n->addr.host));
+    n->addr.fixed = true;
     return MU_OK;
 }
 
 int node_addr_open(struct node *n, char *error)
 {
     const char *text = n->config->address;
-    char ignored[NET_ERROR_MAX];
     struct endpoint e;
     int rc;
 
@@ -69,14 +40,11 @@ int node_addr_open(struct node *n, char *error)
     if (text == NULL) {
         return use_iface(n, error);
     }
-    rc = endpoint_parse(text, 0, &e, ignored);
-    n->addr.port = rc == MU_OK ? e.port : 0;
-    if (rc != MU_OK) {
-        rc = endpoint_parse(text, 1, &e, error);
-    }
+    rc = endpoint_parse(text, PORT_ANY, &e, error);
     if (rc != MU_OK) {
         return rc;
     }
+    n->addr.port = e.port;
     if (n->addr.port != 0 && (uint32_t)n->addr.port + n->config->slots > 65536) {
         snprintf(error, NET_ERROR_MAX, "--address %s: there are not %u ports from %u on", text,
                  n->config->slots, n->addr.port);

@@ -103,9 +103,8 @@ void tcp_link_check(struct link *l);
 
 /* The tender: a unix socket of a link has something to read, or hung up. */
 void shm_link_hear(struct link *l);
-/* The unix socket, and the peer's pidfd (-1: none), for the tender to watch; they stay the link's.
- * The number of those that are there. */
-int shm_link_fds(struct link *l, int fds[2]);
+/* The peer's pidfd, for the tender to watch; it stays the link's. -1: none. */
+int shm_link_pidfd(struct link *l);
 /* Any thread, under c->lock: tells the peer of a segment that is new (and of any that it was not
  * told of), or gone. */
 void shm_link_tell(struct link *l, uint32_t segment);

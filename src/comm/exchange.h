@@ -124,7 +124,7 @@ static inline struct exchange_peer *exchange_me(struct op *op)
 
 static inline bool is_shm(const struct link *l)
 {
-    return l->ops->name[0] == 's';
+    return l->path == COMM_SHM;
 }
 
 /* ---- exchange.c ---- */

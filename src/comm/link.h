@@ -18,8 +18,6 @@ struct waiter;
 #define LINK_COPY_MAX 8192
 
 struct link_ops {
-    const char *name; /* "shm", "tcp" */
-
     /* Sends a note with note->bytes from data. copy: at most LINK_COPY_MAX bytes, copied. Otherwise
      * data must stay as it is until taken() has come to the number of this note (l->sent_n after
      * the call), or drop(); and for shm it must lie in a segment of ours (segment.h). MU_EAGAIN: no

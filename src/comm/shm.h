@@ -92,9 +92,8 @@ struct shm_out {
 };
 
 struct shm_link {
-    struct link link; /* first */
-    int socket;
-    int pidfd; /* -1: none */
+    struct link link; /* first; its fd is the unix socket */
+    int pidfd;        /* -1: none */
     struct shm_lane out_lane;
     struct shm_out out;
     struct shm_peer peer;

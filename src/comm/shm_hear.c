@@ -69,7 +69,7 @@ static int parcel_receive(struct shm_link *s, struct parcel *p, const char **why
 
     p->fds_n = 0;
     do {
-        got = recvmsg(s->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = recvmsg(s->link.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         /* ECONNRESET says once that it closed with packets of ours unread: its own still come. */
     } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
     if (got < 0 && errno == EAGAIN) {

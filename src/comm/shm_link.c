@@ -3,7 +3,6 @@
 #include "comm/fence.h"
 #include "comm/shm.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -153,7 +152,7 @@ static void shm_await(struct link *l, bool rx, bool tx, struct waiter *w)
         wait_add_word(w, &in->tail, (uint32_t)s->taken_n, &out->sleeps_tail);
     }
     if (tx && atomic_load_explicit(&s->out.due, memory_order_relaxed)) {
-        wait_add_fd(w, s->socket, POLLOUT);
+        wait_add_fd(w, s->link.fd, POLLOUT);
     }
 }
 
@@ -193,19 +192,16 @@ static void shm_link_free(struct shm_link *s)
 /* The peer keeps its mapping of our board, and so the notes that it has not seen yet. */
 static void shm_close(struct link *l)
 {
-    close(shm_of(l)->socket);
+    close(l->fd);
     shm_link_free(shm_of(l));
 }
 
-int shm_link_fds(struct link *l, int fds[2])
+int shm_link_pidfd(struct link *l)
 {
-    fds[0] = shm_of(l)->socket;
-    fds[1] = shm_of(l)->pidfd;
-    return fds[1] < 0 ? 1 : 2;
+    return shm_of(l)->pidfd;
 }
 
 static const struct link_ops shm_ops = {
-    .name = "shm",
     .send = shm_send,
     .flush = shm_flush,
     .taken = shm_taken,
@@ -222,7 +218,7 @@ bool shm_body_ref(struct link *l, struct segment_ref *ref_out)
 {
     struct shm_link *s = shm_of(l);
 
-    if (l->ops != &shm_ops || !s->has_note || s->note.bytes == 0 || s->segment == 0) {
+    if (l->path != COMM_SHM || !s->has_note || s->note.bytes == 0 || s->segment == 0) {
         return false;
     }
     *ref_out = (struct segment_ref){.id = s->segment, .offset = s->offset};
@@ -243,12 +239,13 @@ int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
         free(s);
         return rc;
     }
-    s->link.ops = &shm_ops;
-    s->link.comm = c;
-    s->link.session = *session;
-    snprintf(s->link.where, sizeof(s->link.where), "shm");
-    s->link.rank = UINT32_MAX;
-    s->socket = fd;
+    s->link = (struct link){.ops = &shm_ops,
+                            .comm = c,
+                            .session = *session,
+                            .where = "shm",
+                            .fd = fd,
+                            .path = COMM_SHM,
+                            .rank = UINT32_MAX};
     s->pidfd = peer_pidfd(fd);
     s->head = s->out_lane.start;
     pthread_mutex_init(&s->out.lock, NULL);

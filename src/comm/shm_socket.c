@@ -34,7 +34,7 @@ static int packet_send(struct shm_link *s, const struct packet *packet, const in
     }
     HOOK();
     do {
-        sent = sendmsg(s->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = sendmsg(s->link.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     if (sent == (ssize_t)sizeof(*packet)) {
         return MU_OK;
@@ -43,7 +43,7 @@ static int packet_send(struct shm_link *s, const struct packet *packet, const in
         return MU_EAGAIN;
     }
     s->out.broken = true;
-    shutdown(s->socket, SHUT_RDWR); /* The tender hears of it, and loses the link. */
+    shutdown(s->link.fd, SHUT_RDWR); /* The tender hears of it, and loses the link. */
     return MU_EPEER;
 }
 
@@ -154,7 +154,7 @@ void shm_link_tell_gone(struct link *l, uint32_t segment)
         if (more == NULL) {
             /* The peer would keep that memory for ever; it is better off without this link. */
             out->broken = true;
-            shutdown(s->socket, SHUT_RDWR);
+            shutdown(s->link.fd, SHUT_RDWR);
             pthread_mutex_unlock(&out->lock);
             return;
         }

@@ -86,23 +86,17 @@ struct tcp_in {
 };
 
 struct tcp_tls {
-    SSL_CTX *ctx;
     SSL *ssl;
-    BIO_METHOD *method;
     bool proved; /* the handshake is done */
-    bool ended;  /* the stream is */
-    int error;   /* of the socket: errno */
     short wants; /* POLLIN, POLLOUT: what the handshake waits for */
     char text[96];
-    uint8_t key[HELLO_PROOF_BYTES];
     uint8_t record[TCP_RECORD]; /* taken from frames and not yet written: [at, n) */
     size_t at, n;
 };
 
 struct tcp_link {
     struct link link; /* first */
-    int fd;
-    const char *why; /* what tcp_read() or tcp_write() failed of */
+    const char *why;  /* what tcp_read() or tcp_write() failed of */
     struct tcp_out out;
     struct tcp_in in;
     struct tcp_tls *tls; /* NULL: none */

@@ -25,7 +25,7 @@ ssize_t tcp_read(struct tcp_link *t, struct iovec *pieces, uint32_t n)
     }
     do {
         HOOK();
-        got = recvmsg(t->fd, &msg, MSG_DONTWAIT);
+        got = recvmsg(t->link.fd, &msg, MSG_DONTWAIT);
     } while (got < 0 && errno == EINTR);
     if (got == 0) {
         t->why = "it closed the connection";
@@ -44,7 +44,7 @@ ssize_t tcp_write(struct tcp_link *t, struct iovec *pieces, uint32_t n)
     }
     do {
         HOOK();
-        sent = sendmsg(t->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = sendmsg(t->link.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     return sent < 0 ? fail(t) : sent;
 }

@@ -1,9 +1,9 @@
 /* A link's life, and what it sleeps on. */
 #include "comm/tcp.h"
 
+#include "base/address.h"
 #include "base/log.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
@@ -45,7 +45,7 @@ static void await(struct link *l, bool rx, bool tx, struct waiter *w)
         events = t->tls->wants;
     }
     if (events != 0) {
-        wait_add_fd(w, t->fd, events);
+        wait_add_fd(w, t->link.fd, events);
     }
 }
 
@@ -57,11 +57,11 @@ static bool kernel_has_some(const struct tcp_link *t)
     int bytes = 0;
 
     for (int left = 64; left > 0; left--) {
-        if (recv(t->fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) <= 0) {
+        if (recv(t->link.fd, t->in.buffer, TCP_BUFFER, MSG_DONTWAIT) <= 0) {
             break;
         }
     }
-    return ioctl(t->fd, SIOCOUTQNSD, &bytes) == 0 && bytes > 0;
+    return ioctl(t->link.fd, SIOCOUTQNSD, &bytes) == 0 && bytes > 0;
 }
 
 static void part(struct tcp_link *t)
@@ -71,7 +71,7 @@ static void part(struct tcp_link *t)
 
     while (rc == MU_EAGAIN && wait_now_ns() < due_ns) {
         const bool reads = t->tls != NULL && t->tls->wants == POLLIN;
-        struct pollfd fd = {t->fd, reads ? POLLIN : POLLOUT, 0};
+        struct pollfd fd = {t->link.fd, reads ? POLLIN : POLLOUT, 0};
 
         poll(&fd, 1, TCP_CLOSE_MS);
         rc = tcp_flush(&t->link);
@@ -79,7 +79,7 @@ static void part(struct tcp_link *t)
     while (kernel_has_some(t) && wait_now_ns() < due_ns) {
         poll(NULL, 0, 1);
     }
-    shutdown(t->fd, SHUT_WR);
+    shutdown(t->link.fd, SHUT_WR);
 }
 
 static void free_link(struct tcp_link *t)
@@ -97,12 +97,11 @@ static void close_link(struct link *l)
     if (atomic_load(&l->lost) == MU_OK) {
         part(t);
     }
-    close(t->fd);
+    close(t->link.fd);
     free_link(t);
 }
 
 static const struct link_ops tcp_ops = {
-    .name = "tcp",
     .send = tcp_send,
     .flush = tcp_flush,
     .taken = tcp_taken,
@@ -147,25 +146,14 @@ static void set_options(int fd)
 
 static void say_where(struct tcp_link *t)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-        struct sockaddr_storage room;
-    } a;
-    socklen_t n = sizeof(a);
-    char text[INET6_ADDRSTRLEN] = "?";
-    unsigned port = 0;
-    const char *name = t->tls != NULL ? "tcp+tls" : "tcp";
+    struct address a = {.n = sizeof(struct sockaddr_un)};
+    char text[ADDR_MAX_LEN] = "?";
 
-    if (getpeername(t->fd, &a.any, &n) == 0 && a.any.sa_family == AF_INET) {
-        inet_ntop(AF_INET, &a.v4.sin_addr, text, sizeof(text));
-        port = ntohs(a.v4.sin_port);
-    } else if (a.any.sa_family == AF_INET6) {
-        inet_ntop(AF_INET6, &a.v6.sin6_addr, text, sizeof(text));
-        port = ntohs(a.v6.sin6_port);
+    if (getpeername(t->link.fd, &a.sa, &a.n) == 0) {
+        address_print(&a.sa, text, sizeof(text));
     }
-    snprintf(t->link.where, sizeof(t->link.where), "%s %s:%u", name, text, port);
+    snprintf(t->link.where, sizeof(t->link.where), "%s %s", t->tls != NULL ? "tcp+tls" : "tcp",
+             text);
 }
 
 int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
@@ -176,11 +164,12 @@ int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
     if (t == NULL) {
         return MU_ENOMEM;
     }
-    t->link.ops = &tcp_ops;
-    t->link.comm = c;
-    t->link.session = *session;
-    t->link.rank = COMM_NOBODY;
-    t->fd = fd;
+    t->link = (struct link){.ops = &tcp_ops,
+                            .comm = c,
+                            .session = *session,
+                            .fd = fd,
+                            .path = COMM_TCP,
+                            .rank = UINT32_MAX};
     if (tcp_in_open(&t->in) != MU_OK || tcp_out_open(&t->out) != MU_OK ||
         (c->config.tls && tcp_tls_open(t) != MU_OK)) {
         free_link(t);
@@ -197,8 +186,8 @@ void tcp_link_check(struct link *l)
     struct tcp_info info = {0};
     socklen_t n = sizeof(info);
 
-    if (l->ops != &tcp_ops || atomic_load(&l->lost) != MU_OK ||
-        getsockopt(tcp_of(l)->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
+    if (l->path != COMM_TCP || atomic_load(&l->lost) != MU_OK ||
+        getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
         return;
     }
     /* Sent again and again, or asked whether there is room: and no answer. */

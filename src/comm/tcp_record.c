@@ -1,5 +1,7 @@
 /* Bytes through TLS. The handshake is made on the way. */
 #include "comm/tcp.h"
+#include "net/psk.h"
+#include "net/tls_bio.h"
 
 #include <openssl/err.h>
 #include <poll.h>
@@ -11,25 +13,26 @@ static ssize_t explain(struct tcp_link *t, int rc)
 {
     struct tcp_tls *tls = t->tls;
     const int error = SSL_get_error(tls->ssl, rc);
+    BIO *below = SSL_get_rbio(tls->ssl);
 
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
         tls->wants = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
         return 0;
     }
-    if (tls->error != 0) {
-        t->why = strerrordesc_np(tls->error);
+    const char *reason = ERR_reason_error_string(ERR_peek_error());
+
+    ERR_clear_error();
+    if (tls_bio_errno(below) != 0) {
+        t->why = strerrordesc_np(tls_bio_errno(below));
         return MU_EPEER;
     }
-    if (tls->ended || error == SSL_ERROR_ZERO_RETURN) {
+    if (BIO_eof(below) || error == SSL_ERROR_ZERO_RETURN) {
         t->why = "it closed the connection";
         return MU_EPEER;
     }
-    const char *reason = ERR_reason_error_string(ERR_peek_error());
-
     snprintf(tls->text, sizeof(tls->text), "TLS failed (%s): is it set for all workers, or none?",
              reason != NULL ? reason : "unknown");
     t->why = tls->text;
-    ERR_clear_error();
     return MU_EPROTO;
 }
 
@@ -47,8 +50,7 @@ static ssize_t shake_hands(struct tcp_link *t)
     if (rc != 1) {
         return explain(t, rc);
     }
-    /* A session that was not made from our key is a new one, whatever else it may be. */
-    if (SSL_session_reused(tls->ssl) != 1) {
+    if (!psk_proved(tls->ssl)) {
         t->why = "TLS did without the key";
         return MU_EPROTO;
     }

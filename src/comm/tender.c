@@ -66,7 +66,6 @@ static void on_event(struct comm *c, uint64_t data)
         on_hand(c, id);
         break;
     case WHAT_LINK:
-    case WHAT_PROCESS:
         link_event(c, id);
         break;
     }

@@ -32,8 +32,7 @@ enum tender_what {
     WHAT_TCP,  /* a listener … */
     WHAT_UNIX, /* … */
     WHAT_HAND,
-    WHAT_LINK,
-    WHAT_PROCESS /* of a link's peer: its pidfd */
+    WHAT_LINK, /* its socket, or the pidfd of its peer */
 };
 #define WHAT_SHIFT 56
 

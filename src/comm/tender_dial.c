@@ -43,11 +43,11 @@ static bool open_hand(struct comm *c, struct want *w, int fd, uint8_t path, stru
 }
 
 /* 0, or -1 and errno. */
-static int connect_local(const struct addr *to, int *fd_out)
+static int connect_local(const struct address *to, int *fd_out)
 {
-    struct addr local;
+    struct address local;
 
-    addr_local(addr_port(to), &local);
+    addr_local(address_port(&to->sa), &local);
     *fd_out = addr_connect(&local, SOCK_SEQPACKET);
     return *fd_out < 0 ? -1 : 0;
 }
@@ -67,7 +67,7 @@ static void say_once(struct want *w, const struct member *m, const char *why)
 static void dial(struct comm *c, struct want *w, const struct member *m)
 {
     struct hand *h;
-    struct addr to;
+    struct address to;
     int fd;
 
     if (addr_parse(m->addr, &to) != MU_OK) {
@@ -107,7 +107,7 @@ bool want_connected(struct comm *c, struct hand **hand)
     struct hand *h = *hand;
     struct want *w = h->want;
     struct member m;
-    struct addr to;
+    struct address to;
     int fd;
 
     if (h->path == COMM_SHM || w == NULL) {

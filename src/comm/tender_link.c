@@ -72,10 +72,7 @@ static struct link *add_link(struct comm *c, struct hand *h, const char **why)
         return NULL;
     }
     l->id = ++t->ids_n;
-    l->fd = h->fd;
-    l->path = h->path;
     l->made_ns = wait_now_ns();
-    l->rank = UINT32_MAX;
     h->fd = -1;
     l->next = c->links;
     c->links = l;

@@ -12,11 +12,11 @@
 #define ACCEPTS_MAX 32 /* at a time: others want something, too */
 #define PAUSE_MS 100
 
-static int refuse(char *error, const struct addr *a)
+static int refuse(char *error, const struct address *a)
 {
     char where[ADDR_MAX_LEN];
 
-    addr_print(a, where);
+    address_print(&a->sa, where, sizeof(where));
     switch (errno) {
     case EADDRINUSE:
         snprintf(error, COMM_ERROR_MAX,
@@ -53,17 +53,17 @@ void listeners_close(struct tender *t)
 
 /* The unix socket listens first: whoever is let in by TCP can then be sure that it is there. With
  * shared memory alone the port is only kept for its name. 0 or -1 and errno. */
-static int listen_on(struct comm *c, struct addr *at)
+static int listen_on(struct comm *c, struct address *at)
 {
     struct tender *t = c->tender;
-    struct addr local;
+    struct address local;
 
     t->tcp_fd = addr_bind(at, SOCK_STREAM);
     if (t->tcp_fd < 0 || getsockname(t->tcp_fd, &at->sa, &at->n) != 0) {
         return -1;
     }
     if (c->config.paths & COMM_SHM) {
-        addr_local(addr_port(at), &local);
+        addr_local(address_port(&at->sa), &local);
         t->unix_fd = addr_bind(&local, SOCK_SEQPACKET);
         if (t->unix_fd < 0 || listen(t->unix_fd, BACKLOG) != 0) {
             return -1;
@@ -75,7 +75,7 @@ static int listen_on(struct comm *c, struct addr *at)
 int listeners_open(struct comm *c, const struct comm_config *config, char *error)
 {
     struct tender *t = c->tender;
-    struct addr want, at;
+    struct address want, at;
     int rc = addr_choose(config, &want, error);
 
     if (rc != MU_OK) {
@@ -91,11 +91,11 @@ int listeners_open(struct comm *c, const struct comm_config *config, char *error
         listeners_close(t);
         errno = failed;
         /* A free port whose name on this host is somebody else's, with another address. */
-        if (failed != EADDRINUSE || addr_port(&want) != 0 || i == PORTS_TRIED) {
+        if (failed != EADDRINUSE || address_port(&want.sa) != 0 || i == PORTS_TRIED) {
             return refuse(error, &at);
         }
     }
-    addr_print(&at, c->address);
+    address_print(&at.sa, c->address, sizeof(c->address));
     if ((t->unix_fd >= 0 && tender_watch(t, t->unix_fd, EPOLLIN, WHAT_UNIX, 0) != MU_OK) ||
         ((c->config.paths & COMM_TCP) &&
          tender_watch(t, t->tcp_fd, EPOLLIN, WHAT_TCP, 0) != MU_OK)) {
@@ -149,7 +149,7 @@ void listener_accept(struct comm *c, enum tender_what what)
 
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         struct hand *h;
-        struct addr from = {.n = sizeof(struct sockaddr_un)};
+        struct address from = {.n = sizeof(struct sockaddr_un)};
         const int fd = accept4(listener, &from.sa, &from.n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0) {
@@ -166,6 +166,6 @@ void listener_accept(struct comm *c, enum tender_what what)
             close(fd);
             continue;
         }
-        addr_print(&from, h->from);
+        address_print(&from.sa, h->from, sizeof(h->from));
     }
 }

@@ -28,38 +28,34 @@ static uint32_t events_of(struct link *l)
     return EPOLLRDHUP | EPOLLIN | (shm_link_events(l) & POLLOUT ? (uint32_t)EPOLLOUT : 0);
 }
 
+static int pidfd_of(struct link *l)
+{
+    return l->path == COMM_SHM ? shm_link_pidfd(l) : -1;
+}
+
 void link_watch(struct tender *t, struct link *l)
 {
     const uint32_t events = events_of(l);
-    int fds[2] = {l->fd, -1};
 
     if (events == l->watched || l->readable) {
         return;
     }
-    if (l->path == COMM_SHM) {
-        (void)shm_link_fds(l, fds);
-    }
-    (void)tender_watch(t, fds[0], events, WHAT_LINK, l->id);
-    if (fds[1] >= 0 && l->watched == 0) {
-        (void)tender_watch(t, fds[1], EPOLLIN, WHAT_PROCESS, l->id);
+    (void)tender_watch(t, l->fd, events, WHAT_LINK, l->id);
+    if (pidfd_of(l) >= 0 && l->watched == 0) {
+        (void)tender_watch(t, pidfd_of(l), EPOLLIN, WHAT_LINK, l->id);
     }
     l->watched = events;
 }
 
 static void unwatch(struct tender *t, struct link *l)
 {
-    int fds[2] = {l->fd, -1};
-
     if (l->watched == 0) {
         return;
     }
     l->watched = 0;
-    if (l->path == COMM_SHM) {
-        (void)shm_link_fds(l, fds);
-    }
-    tender_unwatch(t, fds[0]);
-    if (fds[1] >= 0) {
-        tender_unwatch(t, fds[1]);
+    tender_unwatch(t, l->fd);
+    if (pidfd_of(l) >= 0) {
+        tender_unwatch(t, pidfd_of(l));
     }
 }
 

@@ -35,40 +35,19 @@ static int fail(char *error, const char *where)
     return status;
 }
 
-/* IPv4 first: "localhost" means 127.0.0.1 to most who connect. */
-static int pick(const struct endpoint *at, struct sockaddr_storage *sa, socklen_t *n, char *error)
+static int bind_tcp(const struct address *a, int *fd_out)
 {
-    struct sockaddr_storage all[8];
-    socklen_t all_n[8];
-    uint32_t found = 0, best = 0;
-    int rc = endpoint_resolve(at, all, all_n, ARRAY_LEN(all), &found, error);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    mu_assert(found > 0);
-    while (best < found && all[best].ss_family != AF_INET) {
-        best++;
-    }
-    best = best == found ? 0 : best;
-    *sa = all[best];
-    *n = all_n[best];
-    return MU_OK;
-}
-
-static int bind_tcp(const struct sockaddr_storage *sa, socklen_t n, int *fd_out)
-{
-    int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     const int on = 1, off = 0;
 
     if (fd < 0) {
         return -1;
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (sa->ss_family == AF_INET6) {
+    if (a->sa.sa_family == AF_INET6) {
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     }
-    if (bind(fd, (const struct sockaddr *)sa, n) != 0 || listen(fd, BACKLOG) != 0) {
+    if (bind(fd, &a->sa, a->n) != 0 || listen(fd, BACKLOG) != 0) {
         const int error = errno;
 
         close(fd);
@@ -81,14 +60,9 @@ static int bind_tcp(const struct sockaddr_storage *sa, socklen_t n, int *fd_out)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage sa = {0};
-    socklen_t n = sizeof(sa);
+    struct address a = {.n = sizeof(a.v6)};
 
-    if (getsockname(fd, (struct sockaddr *)&sa, &n) != 0) {
-        return 0;
-    }
-    return ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&sa)->sin6_port
-                                          : ((struct sockaddr_in *)&sa)->sin_port);
+    return getsockname(fd, &a.sa, &a.n) == 0 ? address_port(&a.sa) : 0;
 }
 
 /* Only those who may have thousands of connections need it, and children inherit it. */
@@ -105,20 +79,19 @@ static void raise_files(void)
 int listen_socket(const struct endpoint *at, const char *not_open, int *fd_out, uint16_t *port_out,
                   char *error)
 {
-    struct sockaddr_storage sa;
+    struct address a;
     char where[HOST_MAX_LEN + 16];
-    socklen_t n;
-    int rc = pick(at, &sa, &n, error);
+    int rc = endpoint_address(at, true, &a, error);
 
     if (rc != MU_OK) {
         return rc;
     }
     endpoint_print(at, where, sizeof(where));
-    if (not_open != NULL && !address_is_loopback((struct sockaddr *)&sa)) {
+    if (not_open != NULL && !address_is_loopback(&a.sa)) {
         snprintf(error, NET_ERROR_MAX, "refused to listen on %s %s", where, not_open);
         return MU_EREFUSED;
     }
-    if (bind_tcp(&sa, n, fd_out) != 0) {
+    if (bind_tcp(&a, fd_out) != 0) {
         return fail(error, where);
     }
     *port_out = port_of(*fd_out);

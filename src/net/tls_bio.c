@@ -1,5 +1,7 @@
 #include "net/tls_bio.h"
 
+#include "base/hook.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -38,6 +40,7 @@ static int bottom_write(BIO *bio, const char *data, int n)
     BIO_clear_retry_flags(bio);
     BIO_set_retry_write(bio);
     do {
+        HOOK();
         sent = send(b->fd, data, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     return settle(bio, b, sent);
@@ -63,6 +66,7 @@ static int bottom_read(BIO *bio, char *data, int n)
     }
     BIO_set_retry_read(bio);
     do {
+        HOOK();
         got = recv(b->fd, data, (size_t)n, MSG_DONTWAIT);
     } while (got < 0 && errno == EINTR);
     b->ended = got == 0;

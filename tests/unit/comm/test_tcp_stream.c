@@ -145,7 +145,7 @@ static void one_byte_at_a_time_is_enough(void **state)
         int rc;
 
         say(&s, i, i + 1);
-        struct pollfd fd = {((struct tcp_link *)l)->fd, POLLIN, 0};
+        struct pollfd fd = {l->fd, POLLIN, 0};
 
         assert_true(poll(&fd, 1, 20000) == 1);
         rc = l->ops->head(l, &note);

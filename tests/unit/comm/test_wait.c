@@ -391,14 +391,11 @@ static pid_t start_victim(const struct sockaddr_un *addr, socklen_t n, bool held
 
 static void hear_until_lost(struct link *l)
 {
-    int fds[2];
-    const int n = shm_link_fds(l, fds);
-
     while (l->lost == MU_OK) {
-        struct pollfd polls[2] = {{.fd = fds[0], .events = POLLIN},
-                                  {.fd = fds[1], .events = POLLIN}};
+        struct pollfd polls[2] = {{.fd = l->fd, .events = POLLIN},
+                                  {.fd = shm_link_pidfd(l), .events = POLLIN}};
 
-        assert_true(poll(polls, (nfds_t)n, FOREVER_MS) > 0);
+        assert_true(poll(polls, 2, FOREVER_MS) > 0);
         shm_link_hear(l);
     }
 }

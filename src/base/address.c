@@ -1,7 +1,8 @@
-/* Addresses as text and as the kernel wants them. */
-#include "net/net.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 static int refuse(char *error, const char *text, const char *why)
 {
-    snprintf(error, NET_ERROR_MAX,
+    snprintf(error, ADDRESS_ERROR_MAX,
              "\"%.200s\" is no address: %s; it should look like 10.0.0.1:5556, host:5556 or "
              "[::1]:5556",
              text, why);
@@ -53,8 +54,7 @@ static bool is_host_char(char ch)
            strchr(".-_:%", ch) != NULL;
 }
 
-/* Where the host ends, and where the port begins: NULL if there is none. */
-static const char *split(const char *text, size_t n, const char **host, size_t *host_n)
+const char *address_split(const char *text, size_t n, const char **host, size_t *host_n)
 {
     const char *colon = memrchr(text, ':', n);
 
@@ -77,11 +77,11 @@ static const char *split(const char *text, size_t n, const char **host, size_t *
     return colon + 1;
 }
 
-static int parse(const char *text, size_t n, uint16_t default_port, struct endpoint *e_out,
+static int parse(const char *text, size_t n, uint32_t default_port, struct endpoint *e_out,
                  char *error)
 {
     char shown[HOST_MAX_LEN];
-    struct endpoint e = {.port = default_port};
+    struct endpoint e = {.port = (uint16_t)default_port};
     const char *host;
     size_t host_n;
 
@@ -92,7 +92,7 @@ static int parse(const char *text, size_t n, uint16_t default_port, struct endpo
     if (n == 0) {
         return refuse(error, shown, "it is empty");
     }
-    const char *port = split(text, n, &host, &host_n);
+    const char *port = address_split(text, n, &host, &host_n);
     const bool bracketed = text[0] == '[';
 
     if (host_n >= sizeof(e.host)) {
@@ -124,7 +124,7 @@ static int parse(const char *text, size_t n, uint16_t default_port, struct endpo
     return MU_OK;
 }
 
-int endpoint_parse(const char *text, uint16_t default_port, struct endpoint *e_out, char *error)
+int endpoint_parse(const char *text, uint32_t default_port, struct endpoint *e_out, char *error)
 {
     return parse(text, strlen(text), default_port, e_out, error);
 }
@@ -137,7 +137,7 @@ int endpoints_parse(const char *text, uint16_t default_port, struct endpoints *e
         const size_t n = strcspn(text, ",");
 
         if (list.n == ENDPOINTS_MAX) {
-            snprintf(error, NET_ERROR_MAX, "there are more than %d addresses in the list",
+            snprintf(error, ADDRESS_ERROR_MAX, "there are more than %d addresses in the list",
                      ENDPOINTS_MAX);
             return MU_EINVAL;
         }
@@ -161,23 +161,35 @@ void endpoint_print(const struct endpoint *e, char *buf, size_t cap)
              (unsigned)e->port);
 }
 
+uint16_t address_port(const struct sockaddr *sa)
+{
+    return ntohs(sa->sa_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)(const void *)sa)->sin6_port
+                     : ((const struct sockaddr_in *)(const void *)sa)->sin_port);
+}
+
+void address_host(const struct sockaddr *sa, char *buf, size_t cap)
+{
+    const void *in = sa->sa_family == AF_INET6
+                         ? (const void *)&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr
+                         : &((const struct sockaddr_in *)(const void *)sa)->sin_addr;
+
+    if (inet_ntop(sa->sa_family, in, buf, (socklen_t)cap) == NULL) {
+        snprintf(buf, cap, "?");
+    }
+}
+
 void address_print(const struct sockaddr *sa, char *buf, size_t cap)
 {
-    char host[INET6_ADDRSTRLEN] = "?";
+    char host[INET6_ADDRSTRLEN];
 
-    if (sa->sa_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
-
-        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-        snprintf(buf, cap, "%s:%u", host, (unsigned)ntohs(in->sin_port));
-    } else if (sa->sa_family == AF_INET6) {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
-
-        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-        snprintf(buf, cap, "[%s]:%u", host, (unsigned)ntohs(in6->sin6_port));
-    } else {
-        snprintf(buf, cap, "local");
+    if (sa->sa_family != AF_INET && sa->sa_family != AF_INET6) {
+        snprintf(buf, cap, "this host");
+        return;
     }
+    address_host(sa, host, sizeof(host));
+    snprintf(buf, cap, sa->sa_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host,
+             (unsigned)address_port(sa));
 }
 
 bool address_is_loopback(const struct sockaddr *sa)
@@ -195,27 +207,38 @@ bool address_is_loopback(const struct sockaddr *sa)
     return sa->sa_family == AF_UNIX;
 }
 
-int endpoint_resolve(const struct endpoint *e, struct sockaddr_storage *out, socklen_t *out_len,
-                     uint32_t max, uint32_t *n_out, char *error)
+/* On success *list_out is for freeaddrinfo(). */
+static int look_up(const struct endpoint *e, bool names, struct addrinfo **list_out, char *error)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
     char port[8];
-    uint32_t n = 0;
 
     snprintf(port, sizeof(port), "%u", (unsigned)e->port);
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-    int rc = getaddrinfo(e->host, port, &hints, &list);
+    int rc = getaddrinfo(e->host, port, &hints, list_out);
 
-    if (rc == EAI_NONAME) {
+    if (rc == EAI_NONAME && names) {
         hints.ai_flags = AI_NUMERICSERV;
-        rc = getaddrinfo(e->host, port, &hints, &list);
+        rc = getaddrinfo(e->host, port, &hints, list_out);
     }
     if (rc != 0) {
-        snprintf(error, NET_ERROR_MAX,
+        snprintf(error, ADDRESS_ERROR_MAX,
                  "the name %s was not found (%s); check the spelling, or give its address", e->host,
                  gai_strerror(rc));
         return rc == EAI_MEMORY ? MU_ENOMEM : MU_ENOENT;
+    }
+    return MU_OK;
+}
+
+int endpoint_resolve(const struct endpoint *e, struct sockaddr_storage *out, socklen_t *out_len,
+                     uint32_t max, uint32_t *n_out, char *error)
+{
+    struct addrinfo *list;
+    uint32_t n = 0;
+    const int rc = look_up(e, true, &list, error);
+
+    if (rc != MU_OK) {
+        return rc;
     }
     for (const struct addrinfo *a = list; a != NULL && n < max; a = a->ai_next) {
         if (a->ai_addrlen <= sizeof(out[n])) {
@@ -227,4 +250,94 @@ int endpoint_resolve(const struct endpoint *e, struct sockaddr_storage *out, soc
     freeaddrinfo(list);
     *n_out = n;
     return MU_OK;
+}
+
+static void address_set(struct address *a, const struct sockaddr *sa, socklen_t n)
+{
+    memset(a, 0, sizeof(*a));
+    a->n = n;
+    memcpy(&a->sa, sa, n);
+}
+
+int endpoint_address(const struct endpoint *e, bool names, struct address *a_out, char *error)
+{
+    struct addrinfo *list;
+    const int rc = look_up(e, names, &list, error);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    const struct addrinfo *best = list;
+
+    while (best != NULL && best->ai_family != AF_INET) {
+        best = best->ai_next;
+    }
+    best = best != NULL ? best : list;
+    address_set(a_out, best->ai_addr, best->ai_addrlen);
+    freeaddrinfo(list);
+    return MU_OK;
+}
+
+/* ---- interfaces ---- */
+
+static bool is_usable(const struct ifaddrs *i, int family)
+{
+    const struct sockaddr_in6 *v6 = (const void *)i->ifa_addr;
+
+    return v6 != NULL && v6->sin6_family == family &&
+           (family != AF_INET6 || !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr));
+}
+
+static bool has_address(const struct ifaddrs *i)
+{
+    return is_usable(i, AF_INET) || is_usable(i, AF_INET6);
+}
+
+/* Says which interfaces could be used instead. */
+static int no_interface(const struct ifaddrs *list, const char *name, char *error)
+{
+    char names[96] = "";
+    bool known = false;
+
+    for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
+        const struct ifaddrs *first = list;
+        const size_t n = strlen(names);
+
+        while (first != i && (strcmp(first->ifa_name, i->ifa_name) != 0 || !has_address(first))) {
+            first = first->ifa_next;
+        }
+        known = known || strcmp(i->ifa_name, name) == 0;
+        if (first == i && has_address(i)) {
+            snprintf(names + n, sizeof(names) - n, "%s%s", n > 0 ? ", " : "", i->ifa_name);
+        }
+    }
+    snprintf(error, ADDRESS_ERROR_MAX, "interface \"%.32s\": %s; use one of %s, or give an address",
+             name, known ? "it has no address" : "there is none of that name", names);
+    return MU_ENOENT;
+}
+
+int interface_address(const char *name, struct address *a_out, char *error)
+{
+    struct ifaddrs *list = NULL;
+    static const int families[] = {AF_INET, AF_INET6};
+    int rc = MU_EAGAIN;
+
+    if (getifaddrs(&list) != 0) {
+        snprintf(error, ADDRESS_ERROR_MAX,
+                 "can't list this host's interfaces (%s); give an address instead",
+                 strerror(errno));
+        return MU_EIO;
+    }
+    for (size_t f = 0; f < ARRAY_LEN(families) && rc != MU_OK; f++) {
+        for (const struct ifaddrs *i = list; i != NULL && rc != MU_OK; i = i->ifa_next) {
+            if (strcmp(i->ifa_name, name) == 0 && is_usable(i, families[f])) {
+                address_set(a_out, i->ifa_addr,
+                            families[f] == AF_INET ? sizeof(a_out->v4) : sizeof(a_out->v6));
+                rc = MU_OK;
+            }
+        }
+    }
+    rc = rc == MU_OK ? rc : no_interface(list, name, error);
+    freeifaddrs(list);
+    return rc;
 }
