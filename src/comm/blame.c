@@ -28,10 +28,10 @@ int op_fail(struct op *op, int status, uint32_t rank, const char *fmt, ...)
 
 const char *op_who(const struct op *op, uint32_t rank, char text[OP_WHO_MAX])
 {
+    char name[WID_TEXT_MAX];
     wid w = rank < op->c->group.n ? op->c->group.members[rank].worker : 0;
 
-    snprintf(text, OP_WHO_MAX, "rank %" PRIu32 " (n%" PRIu32 ".%" PRIu32 "#%" PRIu32 ")", rank,
-             wid_node(w), wid_slot(w), wid_incarnation(w));
+    snprintf(text, OP_WHO_MAX, "rank %" PRIu32 " (%s)", rank, wid_print(w, name));
     return text;
 }
 
@@ -140,6 +140,14 @@ static int abort_order(struct op *op, uint32_t rank, const struct note *note)
     return blame_order(op, note->index, &odd);
 }
 
+static int gave_up(struct op *op, uint32_t rank)
+{
+    char text[NOTE_TEXT_MAX], name[OP_WHO_MAX];
+
+    note_print(&op->base, text);
+    return op_fail(op, MU_EPEER, COMM_NOBODY, "%s gave up during %s", op_who(op, rank, name), text);
+}
+
 int blame_abort(struct op *op, uint32_t rank, const struct note *note)
 {
     char text[NOTE_TEXT_MAX], name[OP_WHO_MAX], lost[OP_WHO_MAX];
@@ -152,11 +160,10 @@ int blame_abort(struct op *op, uint32_t rank, const struct note *note)
         return op->c->group.broken;
     }
     guilty = guilty == op->c->group.me ? quietest(op) : guilty;
-    note_print(&op->base, text);
     if (guilty >= op->c->group.n) {
-        return op_fail(op, MU_EPEER, COMM_NOBODY, "%s gave up during %s", op_who(op, rank, name),
-                       text);
+        return gave_up(op, rank);
     }
+    note_print(&op->base, text);
     return op_fail(op, MU_EPEER, guilty, "%s was lost during %s, says %s", op_who(op, guilty, lost),
                    text, op_who(op, rank, name));
 }
@@ -184,13 +191,6 @@ static bool seek_wants_rx(const struct op *op, uint32_t rank)
     return rank == ((const struct seeking *)op)->rank;
 }
 
-static bool seek_wants_tx(const struct op *op, uint32_t rank)
-{
-    (void)op;
-    (void)rank;
-    return false;
-}
-
 int blame_void(struct op *op, uint32_t rank)
 {
     struct seeking s = {.op = {.c = op->c,
@@ -199,9 +199,8 @@ int blame_void(struct op *op, uint32_t rank)
                                .patient = true,
                                .step = seek_step,
                                .wants_rx = seek_wants_rx,
-                               .wants_tx = seek_wants_tx},
+                               .wants_tx = op_wants_nothing},
                         .rank = rank};
-    char text[NOTE_TEXT_MAX], name[OP_WHO_MAX];
 
     if (blame_lost(op)) {
         return op->c->group.broken;
@@ -210,9 +209,7 @@ int blame_void(struct op *op, uint32_t rank)
     case MU_OK:
         return blame_abort(op, rank, &s.found);
     case MU_ETIMEDOUT:
-        note_print(&op->base, text);
-        return op_fail(op, MU_EPEER, COMM_NOBODY, "%s gave up during %s", op_who(op, rank, name),
-                       text);
+        return gave_up(op, rank);
     default:
         return op->c->group.broken;
     }

@@ -11,8 +11,6 @@
 static const char *bad(const struct comm *c, const struct comm_call *call)
 {
     const uint32_t n = c->group.n, me = c->group.me;
-    const bool adds =
-        call->op == COMM_ALLREDUCE || call->op == COMM_REDUCE || call->op == COMM_REDUCE_SCATTER;
     const bool view = (call->flags & COMM_VIEW) != 0;
 
     if (call->op <= COMM_NONE || call->op >= COMM_OP_N) {
@@ -24,7 +22,7 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
     if (call->count > UINT64_MAX / 16 / MAX(n, 1)) {
         return "the count is too large";
     }
-    if (adds && n > REDUCE_INPUTS_MAX) {
+    if (comm_op_adds(call->op) && n > REDUCE_INPUTS_MAX) {
         return "there are too many ranks for one reduction";
     }
     if ((call->op == COMM_BROADCAST || call->op == COMM_REDUCE) && call->root >= n) {
@@ -52,30 +50,54 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
     return NULL;
 }
 
+void call_bytes(const struct comm *c, const struct comm_call *call, uint64_t *in_out,
+                uint64_t *out_out)
+{
+    const uint64_t n = call->count * dtype_size(call->dtype);
+    const bool root = c->group.me == call->root;
+    uint64_t in = n, out = n;
+
+    switch (call->op) {
+    case COMM_ALLREDUCE:
+        in = call->slices_n == 0 ? n : 0;
+        break;
+    case COMM_REDUCE_SCATTER:
+        in = n * c->group.n;
+        break;
+    case COMM_ALLGATHER:
+        out = n * c->group.n;
+        break;
+    case COMM_BROADCAST:
+        in = root ? n : 0;
+        out = root && call->out == NULL ? 0 : n;
+        break;
+    case COMM_REDUCE:
+        out = root ? n : 0;
+        break;
+    case COMM_SEND:
+        in = call->recv ? 0 : n;
+        out = n - in;
+        break;
+    case COMM_SHARE:
+        in = call->holds[c->group.me] ? n : 0;
+        out = n - in;
+        break;
+    default: /* COMM_BARRIER */
+        in = out = 0;
+    }
+    *in_out = in;
+    *out_out = out;
+}
+
 static const char *bad_buffers(const struct comm *c, const struct comm_call *call)
 {
-    const bool root = c->group.me == call->root;
-    bool in = call->slices_n == 0, out = (call->flags & COMM_VIEW) == 0;
+    uint64_t in, out;
 
-    if (call->count == 0 || call->op == COMM_BARRIER) {
-        return NULL;
-    }
-    if (call->op == COMM_SEND) {
-        in = !call->recv;
-        out = call->recv;
-    } else if (call->op == COMM_BROADCAST) {
-        in = root;
-        out = !root;
-    } else if (call->op == COMM_REDUCE) {
-        out = root;
-    } else if (call->op == COMM_SHARE) {
-        in = call->holds[c->group.me] != 0;
-        out = !in;
-    }
-    if ((in && call->in == NULL) || (out && call->out == NULL)) {
-        return "a buffer is missing";
-    }
-    return NULL;
+    call_bytes(c, call, &in, &out);
+    return (in > 0 && call->in == NULL) ||
+                   (out > 0 && call->out == NULL && (call->flags & COMM_VIEW) == 0)
+               ? "a buffer is missing"
+               : NULL;
 }
 
 /* ---- the group ---- */

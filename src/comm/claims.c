@@ -41,12 +41,7 @@ void link_lose(struct link *l, int status, const char *why)
 
 static bool is_member(const struct comm_group *g, wid worker)
 {
-    for (uint32_t r = 0; r < g->n; r++) {
-        if (g->members[r].worker == worker) {
-            return true;
-        }
-    }
-    return false;
+    return g->of != NULL && membership_rank(g->of, worker) != NO_RANK;
 }
 
 void link_claim(struct link *l, uint64_t generation, const uint8_t proof[HELLO_PROOF_BYTES])

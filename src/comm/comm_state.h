@@ -15,13 +15,12 @@
 #include "comm/wait.h"
 
 #include <pthread.h>
+#include <sys/queue.h>
 
 struct tender;
-struct views;
-struct moving;
-struct agreed;
-struct mailbox;
 struct exchange;
+struct view;
+struct mail;
 
 /* The generation that this worker acts in, with its members' links by rank. Changed by the engine's
  * holder; number, n, me and members under the lock as well, so that either is enough to read them.
@@ -43,6 +42,47 @@ struct comm_group {
     struct note broken_note; /* MU_EORDER: the call that rank makes instead */
 };
 
+#define MAILBOX_MAX 256
+
+/* What has come while nobody asked for it; the oldest at `first`. */
+struct mailbox {
+    struct mail *mails[MAILBOX_MAX];
+    uint32_t first, n;
+};
+
+struct views {
+    pthread_mutex_t lock;
+    struct view *list;
+    uint64_t clock;
+};
+
+/* The result of the last agreed call, if that has failed: until all know whether it counts. */
+struct agreed {
+    bool holds;      /* the result is here */
+    bool counts;     /* it was settled that it counts */
+    uint64_t done_n; /* calls that went well, and comm_halt() has not told of */
+
+    struct note of;
+    uint64_t generation;
+    uint32_t members_n;
+    const void *view; /* of a call with COMM_VIEW; else bytes_n bytes */
+    uint8_t *bytes;
+    size_t bytes_n;
+};
+
+TAILQ_HEAD(comm_calls, comm_started);
+
+/* The mover and its queue. */
+struct moving {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;    /* on the monotonic clock */
+    struct comm_calls all;     /* that are not finished yet, in the order in which they came */
+    struct comm_started *next; /* the first of them that was not begun; NULL: none */
+    pthread_t thread;
+    bool has_thread, stop;
+    _Atomic uint32_t pending_n; /* not begun, or under way */
+};
+
 struct comm {
     struct comm_config config; /* address, iface: NULL */
     struct hello_config hello;
@@ -54,11 +94,11 @@ struct comm {
     struct comm_group group;
     struct waiter waiter; /* the engine's */
     uint32_t calm;        /* when the alarm was this, nobody of the group was gone */
-    struct mailbox *mailbox;
+    struct mailbox mailbox;
     struct exchange *exchange;
-    struct views *views;
-    struct agreed *agreed;
-    struct moving *moving; /* the mover and its queue */
+    struct views views;
+    struct agreed agreed;
+    struct moving moving;
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a link is there, lost, or has made a claim; a segment has come */
@@ -83,10 +123,10 @@ struct comm {
 int tender_open(struct comm *c, const struct comm_config *config, char *error);
 void tender_close(struct comm *c);
 /* Wants a link to this member (copied); returns at once. Made by TCP or unix socket, tried again
- * while wanted, also when it is lost later. MU_ENOMEM. */
+ * while wanted, also when it is lost later. Again is fine. MU_ENOMEM. */
 int tender_want(struct comm *c, const struct member *m);
-/* Takes back one tender_want(). */
-void tender_forget(struct comm *c, wid worker);
+/* Takes back every tender_want(). */
+void tender_forget(struct comm *c);
 /* Bumps the alarm and wakes whoever waits. From any thread. */
 void comm_ring(struct comm *c);
 
@@ -114,16 +154,11 @@ void shm_link_tell_gone(struct link *l, uint32_t segment);
 
 int exchange_open(struct comm *c);
 void exchange_close(struct comm *c);
-int views_open(struct comm *c);
 void views_close(struct comm *c);
-int agreed_open(struct comm *c);
-void agreed_close(struct comm *c);
-void agreed_forget(struct comm *c); /* it has no history any more. The engine is held */
-int mailbox_open(struct comm *c);
+void agreed_forget(struct comm *c); /* what was called is forgotten. The engine is held */
 void mailbox_close(struct comm *c);
-int moving_open(struct comm *c);
-void moving_close(
-    struct comm *c); /* before the others: it ends the mover, which may be in a call */
+/* Before the others: it ends the mover, which may be in a call. */
+void moving_close(struct comm *c);
 
 /* The group has changed, or is about to: results that peers may still look at are left to them. The
  * engine is held. */
@@ -139,6 +174,9 @@ void comm_leave(struct comm *c);
 
 /* Calls in terms before this one fail, now or later. */
 void fence_at(struct comm *c, uint64_t term);
+
+/* On the monotonic clock; UINT64_MAX: never, if timeout_ms is negative. */
+uint64_t group_due_ns(int64_t timeout_ms);
 
 /* The live link to a worker, or NULL; under c->lock. */
 struct link *group_find(struct comm *c, wid worker);

@@ -14,18 +14,12 @@ static void free_room(struct exchange *x)
 {
     free(x->peers);
     free(x->said);
-    for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        free(x->out_slots[i].seq);
-        x->out_slots[i].seq = NULL;
-    }
-    for (uint32_t i = 0; i < x->in_slots_n; i++) {
-        free(x->in_slots[i].seq);
-    }
-    free(x->in_slots);
-    x->in_slots = NULL;
-    x->in_slots_n = 0;
+    free(x->slots);
+    free(x->seqs);
     x->peers = NULL;
     x->said = NULL;
+    x->slots = NULL;
+    x->seqs = NULL;
     x->room_n = 0;
 }
 
@@ -49,36 +43,28 @@ void exchange_close(struct comm *c)
 void exchange_forget(struct comm *c)
 {
     c->calm = atomic_load(&c->alarm) - 1;
-    if (c->exchange != NULL) {
-        free_room(c->exchange);
-        comm_free(c, c->exchange->stage);
-        c->exchange->stage = NULL;
-    }
+    free_room(c->exchange);
+    comm_free(c, c->exchange->stage);
+    c->exchange->stage = NULL;
 }
 
 static int make_room(struct exchange *x, uint32_t n)
 {
-    bool ok;
+    const uint32_t slots_n = STAGE_SLOTS + MAX(STAGE_SLOTS, 2 * n);
 
     free_room(x);
     x->peers = calloc(n, sizeof(*x->peers));
     x->said = calloc(n, sizeof(*x->said));
-    ok = x->peers != NULL && x->said != NULL;
-    x->in_slots = calloc(MAX(STAGE_SLOTS, 2 * n), sizeof(*x->in_slots));
-    x->in_slots_n = x->in_slots != NULL ? MAX(STAGE_SLOTS, 2 * n) : 0;
-    ok = ok && x->in_slots != NULL;
-    for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        x->out_slots[i].seq = calloc(n, sizeof(uint64_t));
-        ok = ok && x->out_slots[i].seq != NULL;
-    }
-    for (uint32_t i = 0; i < x->in_slots_n; i++) {
-        x->in_slots[i].seq = calloc(n, sizeof(uint64_t));
-        ok = ok && x->in_slots[i].seq != NULL;
-    }
-    if (!ok) {
+    x->slots = calloc(slots_n, sizeof(*x->slots));
+    x->seqs = calloc((size_t)slots_n * n, sizeof(*x->seqs));
+    if (x->peers == NULL || x->said == NULL || x->slots == NULL || x->seqs == NULL) {
         free_room(x);
         return MU_ENOMEM;
     }
+    for (uint32_t i = 0; i < slots_n; i++) {
+        x->slots[i].seq = x->seqs + (size_t)i * n;
+    }
+    x->slots_n = slots_n;
     x->room_n = n;
     return MU_OK;
 }
@@ -225,10 +211,8 @@ int exchange_run(struct op *op)
         op->wants_tx = exchange_wants_tx;
         rc = op_drive(op);
     }
-    if (x->view != NULL && rc == MU_OK) {
-        op->result->view = view_give(op->c, x->view);
-    } else if (x->view != NULL) {
-        view_fail(op->c, x->view);
+    if (x->view != NULL) {
+        op->result->view = view_end(op->c, x->view, rc == MU_OK);
     }
     x->view = NULL;
     return rc;

@@ -32,8 +32,6 @@
 #define LARGE ((uint64_t)4 << 20)          /* of results that no cache keeps */
 #define PART_ALIGN ((uint64_t)4096)        /* so that parts can be mapped side by side */
 
-struct view;
-
 /* Bytes [lo, hi) of the vector. */
 struct extent {
     uint64_t lo, hi;
@@ -111,10 +109,12 @@ struct exchange {
     uint64_t done;     /* this rank's range is folded, or copied, up to here */
 
     uint8_t *stage; /* one segment; NULL until it is needed */
-    struct stage_slot out_slots[STAGE_SLOTS];
-    struct stage_slot *in_slots; /* two for each rank, at least */
-    uint32_t in_slots_n, in_slot;
-    bool stage_full; /* a slot was wanted, and none was free */
+    struct stage_slot
+        *slots;     /* STAGE_SLOTS for results, then two for each rank's inputs, at least */
+    uint64_t *seqs; /* of all slots */
+    uint32_t slots_n;
+    uint32_t in_slot; /* the next one for inputs; 0: the first of them */
+    bool stage_full;  /* a slot was wanted, and none was free */
 };
 
 static inline struct exchange_peer *exchange_me(struct op *op)
@@ -168,9 +168,7 @@ uint8_t *view_mine(struct view *v); /* this rank's part, to be written */
 uint8_t *view_base(struct view *v); /* all of it; parts that come by TCP are put there */
 /* Shows what this note of an shm link says in the view. MU_EAGAIN, MU_EPROTO, MU_ENOMEM. */
 int view_map(struct op *op, struct view *v, uint32_t rank, const struct note *note);
-const void *view_give(struct comm *c, struct view *v); /* to the caller: the call is done */
-void view_fail(struct comm *c, struct view *v);        /* … or not */
-/* One that is simply these bytes, which are given. MU_ENOMEM. */
-int view_of(struct comm *c, void *bytes, const void **view_out);
+/* The call is done: gives it to the caller, if that went well; else NULL. */
+const void *view_end(struct comm *c, struct view *v, bool ok);
 
 #endif

@@ -255,7 +255,7 @@ static struct stage_slot *next_slot(struct op *op, struct extent mine)
     uint64_t piece = (x->done - mine.lo) / STAGE_PIECE;
     uint64_t old_hi =
         piece < STAGE_SLOTS ? mine.lo : mine.lo + (piece - STAGE_SLOTS + 1) * STAGE_PIECE;
-    struct stage_slot *slot = &x->out_slots[piece % STAGE_SLOTS];
+    struct stage_slot *slot = &x->slots[piece % STAGE_SLOTS];
 
     for (uint32_t r = 0; r < op->c->group.n; r++) {
         if (r != op->c->group.me && x->peers[r].takes && x->peers[r].given < old_hi) {

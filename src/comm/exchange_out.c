@@ -47,7 +47,7 @@ int exchange_give(struct op *op, uint32_t rank)
         int rc;
 
         if (x->target == NULL) {
-            slot = &x->out_slots[at / STAGE_PIECE % STAGE_SLOTS];
+            slot = &x->slots[at / STAGE_PIECE % STAGE_SLOTS];
             data = slot->memory + at % STAGE_PIECE;
             hi = MIN(hi, lo - at % STAGE_PIECE + STAGE_PIECE);
         } else if (!is_shm(op_link(op, rank))) {

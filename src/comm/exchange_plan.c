@@ -75,12 +75,13 @@ static int plan_subtrees(struct op *op)
 static bool all_shared(struct op *op)
 {
     struct exchange *x = op->c->exchange;
-    const uint64_t bytes =
-        op->call->count * x->size * (op->call->op == COMM_REDUCE_SCATTER ? op->c->group.n : 1);
+    const uint64_t bytes = op->call->count * x->size;
     struct segment_ref ref;
+    uint64_t in, out;
 
+    call_bytes(op->c, op->call, &in, &out);
     if (op->call->slices_n == 0) {
-        return x->in != NULL && segment_find(op->c->segments, x->in, bytes, &ref);
+        return x->in != NULL && segment_find(op->c->segments, x->in, in, &ref);
     }
     for (uint32_t i = 0; i < op->call->parts_n; i++) {
         if (!segment_find(op->c->segments, op->call->parts[i].data, bytes, &ref)) {
@@ -265,8 +266,7 @@ int exchange_plan(struct op *op)
     }
     x->size = dtype_size(call->dtype);
     bytes = call->count * x->size;
-    x->adds =
-        call->op == COMM_ALLREDUCE || call->op == COMM_REDUCE || call->op == COMM_REDUCE_SCATTER;
+    x->adds = comm_op_adds(call->op);
     x->divisor = call->divisor != 0 ? call->divisor : call->slices_n != 0 ? call->slices_n : g->n;
     x->in = call->in;
     x->in_lo = call->op == COMM_ALLGATHER ? g->me * bytes : 0;

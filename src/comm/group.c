@@ -104,7 +104,11 @@ uint64_t comm_claim(struct comm *c)
 
 bool comm_has_link(struct comm *c, wid worker)
 {
-    return link_is_there(c, worker);
+    pthread_mutex_lock(&c->lock);
+    const bool there = group_find(c, worker) != NULL;
+
+    pthread_mutex_unlock(&c->lock);
+    return there;
 }
 
 uint32_t comm_changes(const struct comm *c)

@@ -5,26 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAILBOX_MAX 256
-
 struct mail {
     uint64_t generation;
     uint32_t rank;
     uint32_t n;
     uint8_t bytes[LINK_COPY_MAX];
 };
-
-/* What has come while nobody asked for it; the oldest at `first`. */
-struct mailbox {
-    struct mail *mails[MAILBOX_MAX];
-    uint32_t first, n;
-};
-
-int mailbox_open(struct comm *c)
-{
-    c->mailbox = calloc(1, sizeof(*c->mailbox));
-    return c->mailbox != NULL ? MU_OK : MU_ENOMEM;
-}
 
 static struct mail *box_pop(struct mailbox *box)
 {
@@ -39,18 +25,14 @@ static struct mail *box_pop(struct mailbox *box)
 
 void mailbox_close(struct comm *c)
 {
-    if (c->mailbox != NULL) {
-        while (c->mailbox->n > 0) {
-            free(box_pop(c->mailbox));
-        }
-        free(c->mailbox);
-        c->mailbox = NULL;
+    while (c->mailbox.n > 0) {
+        free(box_pop(&c->mailbox));
     }
 }
 
 int mailbox_take(struct comm *c, struct link *l, uint32_t rank, const struct note *note)
 {
-    struct mailbox *box = c->mailbox;
+    struct mailbox *box = &c->mailbox;
     struct mail *m;
     const void *data;
     int rc;
@@ -116,13 +98,6 @@ static bool send_wants_tx(const struct op *op, uint32_t rank)
     return rank >= ((const struct mailing *)op)->next;
 }
 
-static bool wants_nothing(const struct op *op, uint32_t rank)
-{
-    (void)op;
-    (void)rank;
-    return false;
-}
-
 static bool wants_all(const struct op *op, uint32_t rank)
 {
     (void)op;
@@ -136,7 +111,7 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n)
     struct mailing m = {.op = {.c = c,
                                .timeout_ns = UINT64_MAX,
                                .step = send_step,
-                               .wants_rx = wants_nothing,
+                               .wants_rx = op_wants_nothing,
                                .wants_tx = send_wants_tx},
                         .note = &note,
                         .frame = frame};
@@ -171,20 +146,20 @@ static bool poked(const struct comm *c)
     return atomic_load(&c->pokes) != c->pokes_seen;
 }
 
-/* Whatever is mail, from anybody; what is of a call stays where it is. */
+/* Whatever is mail, from anybody; what is of a call stays where it is. No mail, and no nudge, makes
+ * the wait longer. */
 static int hear_step(struct op *op)
 {
     struct comm *c = op->c;
+    struct note note;
 
     for (uint32_t r = 0; r < c->group.n; r++) {
-        struct link *l = c->group.links[r];
-        struct note note;
-
-        while (r != c->group.me && l->ops->head(l, &note) == MU_OK && note.kind == NOTE_MAIL &&
-               mailbox_take(c, l, r, &note) == MU_OK) {
+        if (r != c->group.me) {
+            (void)op_peek(op, r, &note);
         }
     }
-    return c->mailbox->n > 0 || poked(c) ? MU_OK : MU_EAGAIN;
+    op->moved = false;
+    return c->mailbox.n > 0 || poked(c) ? MU_OK : MU_EAGAIN;
 }
 
 static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t *n_out,
@@ -193,21 +168,21 @@ static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t 
     for (;;) {
         struct mail *m;
 
-        if (c->mailbox->n == 0) {
+        if (c->mailbox.n == 0) {
             int rc = op_drive(op);
             if (rc != MU_OK) {
                 return rc;
             }
         }
-        if (c->mailbox->n == 0) {
+        if (c->mailbox.n == 0) {
             c->pokes_seen = atomic_load(&c->pokes);
             return MU_EAGAIN;
         }
-        m = c->mailbox->mails[c->mailbox->first];
+        m = c->mailbox.mails[c->mailbox.first];
         if (m->generation == c->group.number && m->n > room) {
             return MU_ELIMIT;
         }
-        m = box_pop(c->mailbox);
+        m = box_pop(&c->mailbox);
         if (m->generation == c->group.number) {
             memcpy(frame, m->bytes, m->n);
             *n_out = m->n;
@@ -225,7 +200,7 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
     struct op op = {.c = c,
                     .step = hear_step,
                     .wants_rx = wants_all,
-                    .wants_tx = wants_nothing,
+                    .wants_tx = op_wants_nothing,
                     .patient = true,
                     .outlasts = true,
                     .timeout_ns = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000};

@@ -2,7 +2,6 @@
 #include "comm/tender.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void group_free(struct comm_group *g)
 {
@@ -39,22 +38,10 @@ void group_adopt(struct comm *c, uint32_t rank, struct link *l)
     c->group.links[rank] = l;
 }
 
-/* Closes links of the group before that have no rank in this one. */
-static void put_away_rest(struct comm *c)
+/* It was in the group before, and has no rank in this one. */
+static bool is_left(const struct link *l)
 {
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct link *l = c->links;
-
-        while (l != NULL && !(l->in_group && l->rank == UINT32_MAX)) {
-            l = l->next;
-        }
-        pthread_mutex_unlock(&c->lock);
-        if (l == NULL) {
-            return;
-        }
-        link_put_away(c, l);
-    }
+    return l->in_group && l->rank == UINT32_MAX;
 }
 
 void group_set(struct comm *c, const struct comm_group *g)
@@ -84,7 +71,7 @@ void group_set(struct comm *c, const struct comm_group *g)
         }
     }
     pthread_mutex_unlock(&c->lock);
-    put_away_rest(c);
+    links_put_away(c, is_left);
     group_free(&old);
 }
 

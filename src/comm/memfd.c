@@ -31,10 +31,9 @@ static int status_of(int error)
 int memfd_make(const char *name, size_t bytes, void **memory_out, int *fd_out)
 {
     const char *did = "memfd_create";
-    void *memory;
-    int fd, error;
+    void *memory = MAP_FAILED;
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
-    fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) { /* before Linux 6.3 */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
@@ -43,16 +42,16 @@ int memfd_make(const char *name, size_t bytes, void **memory_out, int *fd_out)
     }
     did = "ftruncate";
     if (ftruncate(fd, (off_t)bytes) != 0) {
-        goto err_fd;
+        goto err;
     }
     did = "mmap";
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
-        goto err_fd;
+        goto err;
     }
     did = "sealing";
     if (fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) != 0) {
-        goto err_map;
+        goto err;
     }
     if (bytes >= HUGE_BYTES) {
         madvise(memory, bytes, MADV_HUGEPAGE); /* Only a wish. */
@@ -60,17 +59,15 @@ int memfd_make(const char *name, size_t bytes, void **memory_out, int *fd_out)
     *memory_out = memory;
     *fd_out = fd;
     return MU_OK;
+err:;
+    const int error = errno;
 
-err_map:
-    error = errno;
-    munmap(memory, bytes);
-    errno = error;
-err_fd:
-    error = errno;
-    close(fd);
-    errno = error;
-err:
-    error = errno;
+    if (memory != MAP_FAILED) {
+        munmap(memory, bytes);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
     log_error("comm", "%zu bytes of shared memory: %s: %s%s", bytes, did, strerror(error),
               status_of(error) == MU_ELIMIT ? "; raise the limit of open files (ulimit -n)" : "");
     errno = error;

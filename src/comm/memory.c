@@ -4,6 +4,18 @@
 /* Making and freeing may take long, so only the telling is done under the lock. A link that is made
  * meanwhile was told of all there were by then; to hear of one twice, or of the end of one that it
  * never knew, does it no harm. */
+static void tell_all(struct comm *c, void (*tell)(struct link *l, uint32_t segment), uint32_t id)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct link *l = c->links; l != NULL; l = l->next) {
+        if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
+            tell(l, id);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    tender_wake(c);
+}
+
 void *comm_alloc(struct comm *c, size_t bytes)
 {
     void *memory;
@@ -14,14 +26,7 @@ void *comm_alloc(struct comm *c, size_t bytes)
         log_error("comm", "can't make shared memory of %zu bytes: %s", bytes, mu_strerror(rc));
         return NULL;
     }
-    pthread_mutex_lock(&c->lock);
-    for (struct link *l = c->links; l != NULL; l = l->next) {
-        if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
-            shm_link_tell(l, id);
-        }
-    }
-    pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
+    tell_all(c, shm_link_tell, id);
     return memory;
 }
 
@@ -36,12 +41,5 @@ void comm_free(struct comm *c, void *memory)
 
     mu_assert(found && ref.offset == 0);
     segment_free(c->segments, memory);
-    pthread_mutex_lock(&c->lock);
-    for (struct link *l = c->links; l != NULL; l = l->next) {
-        if (l->path == COMM_SHM && atomic_load(&l->lost) == MU_OK) {
-            shm_link_tell_gone(l, ref.id);
-        }
-    }
-    pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
+    tell_all(c, shm_link_tell_gone, ref.id);
 }

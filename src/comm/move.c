@@ -5,14 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* One comm_move(): who of the others is wanted from the tender, by rank. */
-struct move {
-    struct comm *c;
-    bool *wanted;
-};
 
 /* ---- one member ---- */
 
@@ -64,9 +57,8 @@ static int check_claim(struct comm *c, struct link *l)
 }
 
 /* The link to this rank, if there is one; the higher rank dials. */
-static struct link *seek(struct move *m, uint32_t rank)
+static struct link *seek(struct comm *c, uint32_t rank)
 {
-    struct comm *c = m->c;
     struct comm_group *g = &c->group;
     struct link *l = g->links[rank];
 
@@ -83,16 +75,15 @@ static struct link *seek(struct move *m, uint32_t rank)
         }
         pthread_mutex_unlock(&c->lock);
     }
-    if (l == NULL && rank < g->me && !m->wanted[rank]) {
-        m->wanted[rank] = tender_want(c, &g->members[rank]) == MU_OK;
+    if (l == NULL && rank < g->me) {
+        (void)tender_want(c, &g->members[rank]);
     }
     return l;
 }
 
-static int meet(struct move *m, uint32_t rank)
+static int meet(struct comm *c, uint32_t rank)
 {
-    struct comm *c = m->c;
-    struct link *l = seek(m, rank);
+    struct link *l = seek(c, rank);
     struct note note;
 
     if (l == NULL) {
@@ -117,13 +108,13 @@ static int meet(struct move *m, uint32_t rank)
 /* ---- all of them ---- */
 
 /* *missing is the first who is not there yet, or who never will be. */
-static int meet_all(struct move *m, uint32_t *missing)
+static int meet_all(struct comm *c, uint32_t *missing)
 {
-    const struct comm_group *g = &m->c->group;
+    const struct comm_group *g = &c->group;
     int rc = MU_OK;
 
     for (uint32_t r = 0; r < g->n; r++) {
-        const int one = r == g->me ? MU_OK : meet(m, r);
+        const int one = r == g->me ? MU_OK : meet(c, r);
 
         if (one != MU_OK && rc != MU_EPEER && (rc == MU_OK || one == MU_EPEER)) {
             *missing = r;
@@ -133,13 +124,11 @@ static int meet_all(struct move *m, uint32_t *missing)
     return rc;
 }
 
-static int move_run(struct move *m, uint64_t due_ns, uint32_t *missing)
+static int move_run(struct comm *c, uint64_t due_ns, uint32_t *missing)
 {
-    struct comm *c = m->c;
-
     wait_begin(&c->waiter, c);
     for (;;) {
-        int rc = meet_all(m, missing);
+        int rc = meet_all(c, missing);
 
         if (rc != MU_EAGAIN) {
             return rc;
@@ -189,34 +178,23 @@ static void settle(struct comm *c, int rc, uint32_t missing)
 static int move_to(struct comm *c, struct membership *to, uint64_t term, uint32_t me,
                    uint64_t due_ns, wid *missing_out)
 {
-    struct move m = {.c = c};
     struct comm_group g;
     uint32_t missing = me;
     int rc;
 
-    m.wanted = calloc(to->g.members_n, sizeof(*m.wanted));
-    if (m.wanted == NULL) {
-        return MU_ENOMEM;
-    }
     if (term > c->group.number) {
         rc = group_make(to, term, me, &g);
         if (rc != MU_OK) {
-            goto err_wanted;
+            return rc;
         }
         group_set(c, &g);
     }
-    rc = move_run(&m, due_ns, &missing);
-    for (uint32_t r = 0; r < c->group.n; r++) {
-        if (m.wanted[r]) {
-            tender_forget(c, c->group.members[r].worker);
-        }
-    }
+    rc = move_run(c, due_ns, &missing);
+    tender_forget(c);
     settle(c, rc, missing);
     if ((rc == MU_ETIMEDOUT || rc == MU_EPEER) && missing_out != NULL) {
         *missing_out = c->group.members[missing].worker;
     }
-err_wanted:
-    free(m.wanted);
     return rc;
 }
 

@@ -3,12 +3,9 @@
 #include "comm/op.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 struct comm_started {
-    struct comm_started *next;  /* in the queue */
-    struct comm_started *other; /* of all that are not finished yet */
+    TAILQ_ENTRY(comm_started) all;
     struct comm *c;
     struct comm_call call;
     struct comm_result result;
@@ -16,43 +13,13 @@ struct comm_started {
     bool done;
 };
 
-struct moving {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* on the monotonic clock */
-    struct comm_started *first, **last;
-    struct comm_started *all;
-    pthread_t thread;
-    bool has_thread, stop;
-    _Atomic uint32_t pending_n; /* queued or under way */
-};
-
-int moving_open(struct comm *c)
-{
-    struct moving *m = calloc(1, sizeof(*m));
-    pthread_condattr_t attr;
-
-    if (m == NULL) {
-        return MU_ENOMEM;
-    }
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    m->last = &m->first;
-    c->moving = m;
-    return MU_OK;
-}
-
-/* What is still queued fails at once: comm_close() has said that it closes. What nobody has
+/* What is not begun yet fails at once: comm_close() has said that it closes. What nobody has
  * finished is freed. */
 void moving_close(struct comm *c)
 {
-    struct moving *m = c->moving;
+    struct moving *m = &c->moving;
+    struct comm_started *s;
 
-    if (m == NULL) {
-        return;
-    }
     pthread_mutex_lock(&m->lock);
     m->stop = true;
     pthread_cond_broadcast(&m->changed);
@@ -60,20 +27,15 @@ void moving_close(struct comm *c)
     if (m->has_thread) {
         pthread_join(m->thread, NULL);
     }
-    while (m->all != NULL) {
-        struct comm_started *s = m->all;
-        m->all = s->other;
+    while ((s = TAILQ_FIRST(&m->all)) != NULL) {
+        TAILQ_REMOVE(&m->all, s, all);
         free(s);
     }
-    pthread_cond_destroy(&m->changed);
-    pthread_mutex_destroy(&m->lock);
-    free(m);
-    c->moving = NULL;
 }
 
 bool moving_busy(struct comm *c)
 {
-    return atomic_load_explicit(&c->moving->pending_n, memory_order_acquire) > 0;
+    return atomic_load_explicit(&c->moving.pending_n, memory_order_acquire) > 0;
 }
 
 static struct comm_started *next_one(struct moving *m)
@@ -81,15 +43,12 @@ static struct comm_started *next_one(struct moving *m)
     struct comm_started *s;
 
     pthread_mutex_lock(&m->lock);
-    while (m->first == NULL && !m->stop) {
+    while (m->next == NULL && !m->stop) {
         pthread_cond_wait(&m->changed, &m->lock);
     }
-    s = m->first;
+    s = m->next;
     if (s != NULL) {
-        m->first = s->next;
-        if (m->first == NULL) {
-            m->last = &m->first;
-        }
+        m->next = TAILQ_NEXT(s, all);
     }
     pthread_mutex_unlock(&m->lock);
     return s;
@@ -98,7 +57,7 @@ static struct comm_started *next_one(struct moving *m)
 static void *mover(void *arg)
 {
     struct comm *c = arg;
-    struct moving *m = c->moving;
+    struct moving *m = &c->moving;
     struct comm_started *s;
 
     while ((s = next_one(m)) != NULL) {
@@ -116,7 +75,7 @@ static void *mover(void *arg)
 
 int comm_start(struct comm *c, const struct comm_call *call, struct comm_started **started_out)
 {
-    struct moving *m = c->moving;
+    struct moving *m = &c->moving;
     struct comm_started *s = calloc(1, sizeof(*s));
     int rc = MU_OK;
 
@@ -134,10 +93,8 @@ int comm_start(struct comm *c, const struct comm_call *call, struct comm_started
     }
     if (rc == MU_OK) {
         atomic_fetch_add_explicit(&m->pending_n, 1, memory_order_acq_rel);
-        *m->last = s;
-        m->last = &s->next;
-        s->other = m->all;
-        m->all = s;
+        TAILQ_INSERT_TAIL(&m->all, s, all);
+        m->next = m->next != NULL ? m->next : s;
         pthread_cond_broadcast(&m->changed);
         *started_out = s;
     }
@@ -148,39 +105,20 @@ int comm_start(struct comm *c, const struct comm_call *call, struct comm_started
     return rc;
 }
 
-static struct timespec in_ms(int64_t timeout_ms)
-{
-    uint64_t at_ns = wait_now_ns() + (uint64_t)timeout_ms * 1000000;
-
-    return (struct timespec){.tv_sec = (time_t)(at_ns / 1000000000),
-                             .tv_nsec = (long)(at_ns % 1000000000)};
-}
-
-static void take_out(struct moving *m, struct comm_started *s)
-{
-    struct comm_started **at = &m->all;
-
-    while (*at != s) {
-        at = &(*at)->other;
-    }
-    *at = s->other;
-}
-
 static int finish(struct comm_started *s, int64_t timeout_ms, struct comm_result *result)
 {
-    struct moving *m = s->c->moving;
-    struct timespec due = in_ms(MAX(timeout_ms, 0));
+    struct moving *m = &s->c->moving;
+    const struct timespec due = wait_time(group_due_ns(timeout_ms));
     int rc = 0;
     bool done;
 
     pthread_mutex_lock(&m->lock);
     while (!s->done && rc == 0) {
-        rc = timeout_ms < 0 ? pthread_cond_wait(&m->changed, &m->lock)
-                            : pthread_cond_timedwait(&m->changed, &m->lock, &due);
+        rc = pthread_cond_timedwait(&m->changed, &m->lock, &due);
     }
     done = s->done;
     if (done) {
-        take_out(m, s);
+        TAILQ_REMOVE(&m->all, s, all);
     }
     pthread_mutex_unlock(&m->lock);
     if (!done) {

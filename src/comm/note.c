@@ -85,17 +85,11 @@ int note_decode(const uint8_t in[NOTE_BYTES], struct note *note_out)
     return MU_OK;
 }
 
-static const char *reduce_text(const struct note *note)
-{
-    return note->op == COMM_ALLREDUCE || note->op == COMM_REDUCE || note->op == COMM_REDUCE_SCATTER
-               ? reduce_op_name((enum reduce_op)note->reduce)
-               : "";
-}
-
 void note_print(const struct note *note, char text[NOTE_TEXT_MAX])
 {
     const char *name = comm_op_name((enum comm_op)note->op);
-    const char *reduce = reduce_text(note);
+    const char *reduce =
+        comm_op_adds((enum comm_op)note->op) ? reduce_op_name((enum reduce_op)note->reduce) : "";
     char more[32] = "";
 
     if (note->op == COMM_BROADCAST) {

@@ -55,6 +55,12 @@ struct note {
 
 const char *comm_op_name(enum comm_op op);
 
+/* Whether contributions are added in it. */
+static inline bool comm_op_adds(enum comm_op op)
+{
+    return op == COMM_ALLREDUCE || op == COMM_REDUCE || op == COMM_REDUCE_SCATTER;
+}
+
 /* Whether it says nothing that can't be: its kind and the like are known, so names and sizes may be
  * looked up by them, and no sum of its numbers overflows. What a peer wrote is checked first. */
 bool note_valid(const struct note *note);

@@ -13,28 +13,39 @@ bool op_is_of(const struct op *op, const struct note *note)
            note->dtype == base->dtype && note->reduce == base->reduce && note->root == base->root;
 }
 
-int op_head(struct op *op, uint32_t rank, struct note *note_out)
+bool op_wants_nothing(const struct op *op, uint32_t rank)
+{
+    (void)op;
+    (void)rank;
+    return false;
+}
+
+int op_peek(struct op *op, uint32_t rank, struct note *note_out)
 {
     struct link *l = op_link(op, rank);
+    int rc = l->ops->head(l, note_out);
 
-    for (;;) {
-        int rc = l->ops->head(l, note_out);
-
-        if (rc != MU_OK) {
-            return rc == MU_EAGAIN ? rc : op_lost(op, rank);
-        }
-        if (note_out->kind == NOTE_ABORT) {
-            return blame_abort(op, rank, note_out);
-        }
-        if (note_out->kind != NOTE_MAIL) {
-            return op_is_of(op, note_out) ? MU_OK : blame_order(op, rank, note_out);
-        }
+    while (rc == MU_OK && note_out->kind == NOTE_MAIL) {
         rc = mailbox_take(op->c, l, rank, note_out);
-        if (rc != MU_OK) {
-            return rc == MU_EAGAIN ? rc : op_lost(op, rank);
+        if (rc == MU_OK) {
+            op->moved = true;
+            rc = l->ops->head(l, note_out);
         }
-        op->moved = true;
     }
+    return rc;
+}
+
+int op_head(struct op *op, uint32_t rank, struct note *note_out)
+{
+    const int rc = op_peek(op, rank, note_out);
+
+    if (rc != MU_OK) {
+        return rc == MU_EAGAIN ? rc : op_lost(op, rank);
+    }
+    if (note_out->kind == NOTE_ABORT) {
+        return blame_abort(op, rank, note_out);
+    }
+    return op_is_of(op, note_out) ? MU_OK : blame_order(op, rank, note_out);
 }
 
 int op_body(struct op *op, uint32_t rank, void *place, const void **data_out)
@@ -153,19 +164,6 @@ static int look_around(struct op *op, bool sure)
     return MU_OK;
 }
 
-/* The note at the head of a link from which this call wants nothing; mail on the way is put aside.
- */
-static int peek(struct op *op, uint32_t rank, struct note *note_out)
-{
-    struct link *l = op_link(op, rank);
-    int rc;
-
-    while ((rc = l->ops->head(l, note_out)) == MU_OK && note_out->kind == NOTE_MAIL &&
-           mailbox_take(op->c, l, rank, note_out) == MU_OK) {
-    }
-    return rc;
-}
-
 /* One that is only given something says nothing, unless its own call has failed: then it will not
  * take any more (but mail, which is no call). It may have taken what this call waits for before:
  * MU_EAGAIN, look once more, and then be sure. */
@@ -176,7 +174,7 @@ static int hear_aborts(struct op *op, bool sure)
 
     for (uint32_t r = 0; r < g->n && op->base.op != COMM_NONE; r++) {
         if (r != g->me && op->wants_tx(op, r) && !op->wants_rx(op, r) &&
-            peek(op, r, &note) == MU_OK && note.kind == NOTE_ABORT) {
+            op_peek(op, r, &note) == MU_OK && note.kind == NOTE_ABORT) {
             return sure ? blame_abort(op, r, &note) : MU_EAGAIN;
         }
     }

@@ -1,4 +1,4 @@
-/* A call that is being made: by the holder of the engine, from call_begin() until it returns.
+/* A call that is being made: by the holder of the engine, from call_make() until it returns.
  *
  * Each kind of call has a step() that does whatever can be done without waiting; op_drive() calls
  * it again and again, and sleeps when nothing got on. A call that fails drops what it has sent,
@@ -28,12 +28,17 @@ struct op {
     bool (*wants_tx)(const struct op *op, uint32_t rank);
 };
 
+/* For those who wait for no note, or for no room. */
+bool op_wants_nothing(const struct op *op, uint32_t rank);
+
 /* Until step() is done, or has failed. */
 int op_drive(struct op *op);
 
 /* Is it of the same call? */
 bool op_is_of(const struct op *op, const struct note *note);
 
+/* The note at the head of this rank's link, as link_ops has it; mail before it is put aside. */
+int op_peek(struct op *op, uint32_t rank, struct note *note_out);
 /* A note of this call from a rank that owes one; MU_EAGAIN: not yet. Mail on the way is put aside.
  * Anything else is the end of the call. */
 int op_head(struct op *op, uint32_t rank, struct note *note_out);
@@ -104,6 +109,10 @@ int moving_run(struct comm *c, const struct comm_call *call, struct comm_result 
 /* Can calls be made in this group? MU_EINVAL: there is none; MU_EPEER, MU_EORDER: it is broken,
  * overtaken, or not everybody is there. Says so in the group if it is the first to find out. */
 int call_ready(struct op *op);
+
+/* How many bytes of `in` and `out` this rank reads and writes in a valid call. */
+void call_bytes(const struct comm *c, const struct comm_call *call, uint64_t *in_out,
+                uint64_t *out_out);
 
 /* In the caller's thread, whatever has been started. The engine is held. */
 int call_make(struct comm *c, const struct comm_call *call, struct comm_result *result);

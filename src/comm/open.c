@@ -25,10 +25,14 @@ static void init_locks(struct comm *c)
 
     pthread_mutex_init(&c->engine, NULL);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->views.lock, NULL);
+    pthread_mutex_init(&c->moving.lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&c->changed, &attr);
+    pthread_cond_init(&c->moving.changed, &attr);
     pthread_condattr_destroy(&attr);
+    TAILQ_INIT(&c->moving.all);
 }
 
 static void init_config(struct comm *c, const struct comm_config *config)
@@ -46,19 +50,6 @@ static void init_config(struct comm *c, const struct comm_config *config)
     c->group.broken_by = COMM_NOBODY;
 }
 
-/* What the calls keep, in an order in which each may use those before it. */
-static int open_calls(struct comm *c)
-{
-    static int (*const opens[])(struct comm * c) = {exchange_open, views_open, agreed_open,
-                                                    mailbox_open, moving_open};
-    int rc = MU_OK;
-
-    for (size_t i = 0; i < ARRAY_LEN(opens) && rc == MU_OK; i++) {
-        rc = opens[i](c);
-    }
-    return rc;
-}
-
 static int open_parts(struct comm *c, const struct comm_config *config, char *error)
 {
     c->alarm_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -70,7 +61,7 @@ static int open_parts(struct comm *c, const struct comm_config *config, char *er
     c->waiter.fds = calloc(WAIT_FDS_MAX, sizeof(*c->waiter.fds));
     int rc = c->waiter.fds == NULL ? MU_ENOMEM : segments_open(&c->segments);
 
-    rc = rc == MU_OK ? open_calls(c) : rc;
+    rc = rc == MU_OK ? exchange_open(c) : rc;
     if (rc != MU_OK) {
         snprintf(error, COMM_ERROR_MAX, "the data plane can't be set up: %s", mu_strerror(rc));
         return rc;
@@ -115,18 +106,9 @@ void comm_stop(struct comm *c)
     comm_ring(c);
 }
 
-static void put_away_all(struct comm *c)
+static bool is_any(const struct link *l)
 {
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct link *l = c->links;
-
-        pthread_mutex_unlock(&c->lock);
-        if (l == NULL) {
-            return;
-        }
-        link_put_away(c, l);
-    }
+    return l != NULL;
 }
 
 void comm_rename(struct comm *c, wid self)
@@ -145,7 +127,7 @@ void comm_rename(struct comm *c, wid self)
     pthread_mutex_unlock(&c->lock);
     tender_wake(c);
     group_set(c, &none);
-    put_away_all(c);
+    links_put_away(c, is_any);
     agreed_forget(c);
     pthread_mutex_unlock(&c->engine);
     comm_leave(c);
@@ -167,10 +149,10 @@ void comm_close(struct comm *c)
     moving_close(c); /* Nobody waits for a started call any more. */
     tender_stop(c);
     mailbox_close(c);
-    agreed_close(c);
+    agreed_forget(c);
     if (c->tender != NULL) {
         pthread_mutex_lock(&c->engine);
-        put_away_all(c);
+        links_put_away(c, is_any);
         pthread_mutex_unlock(&c->engine);
     }
     views_close(c);
@@ -182,7 +164,10 @@ void comm_close(struct comm *c)
     if (c->alarm_fd >= 0) {
         close(c->alarm_fd);
     }
+    pthread_cond_destroy(&c->moving.changed);
     pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->moving.lock);
+    pthread_mutex_destroy(&c->views.lock);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->engine);
     free(c);

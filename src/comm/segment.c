@@ -170,6 +170,19 @@ void segment_free(struct segments *s, void *memory)
     close(fd);
 }
 
+int segment_show(struct segments *s, const void *memory, size_t bytes, void *at)
+{
+    pthread_mutex_lock(&s->lock);
+    const uint32_t at_entry = place_of(s, (uintptr_t)memory);
+    const struct entry *e = &s->entries[at_entry];
+
+    mu_assert(at_entry < s->n && e->base == (uintptr_t)memory && bytes <= e->bytes);
+    const void *map = mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, e->fd, 0);
+
+    pthread_mutex_unlock(&s->lock);
+    return map == MAP_FAILED ? MU_ENOMEM : MU_OK;
+}
+
 /* Whether the data lies in entry i, as far as can be seen without the lock. */
 static bool lies_in(struct segments *s, uint32_t i, uintptr_t data, size_t bytes,
                     struct segment_ref *ref)

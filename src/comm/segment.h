@@ -28,6 +28,10 @@ int segment_make(struct segments *s, size_t bytes, void **memory_out, uint32_t *
 /* Of what segment_make() gave. Peers that have mapped it keep the pages until they are told. */
 void segment_free(struct segments *s, void *memory);
 
+/* Shows the first bytes (whole pages) of what segment_make() gave at `at` as well, read-only, in
+ * place of what is there. MU_ENOMEM. */
+int segment_show(struct segments *s, const void *memory, size_t bytes, void *at);
+
 /* False: [data, data + bytes) is not all in one segment. Any thread; some 10 ns. */
 bool segment_find(struct segments *s, const void *data, size_t bytes, struct segment_ref *ref_out);
 

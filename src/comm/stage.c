@@ -3,7 +3,7 @@
 int stage_open(struct op *op)
 {
     struct exchange *x = op->c->exchange;
-    const uint64_t bytes = (x->in_slots_n + STAGE_SLOTS) * STAGE_PIECE;
+    const uint64_t bytes = x->slots_n * STAGE_PIECE;
 
     if (x->stage != NULL) {
         return MU_OK;
@@ -13,11 +13,8 @@ int stage_open(struct op *op)
         return op_fail(op, MU_ENOMEM, COMM_NOBODY, "no shared memory for a stage of %u KiB",
                        (unsigned)(bytes >> 10));
     }
-    for (uint32_t i = 0; i < STAGE_SLOTS; i++) {
-        x->out_slots[i].memory = x->stage + i * STAGE_PIECE;
-    }
-    for (uint32_t i = 0; i < x->in_slots_n; i++) {
-        x->in_slots[i].memory = x->stage + (STAGE_SLOTS + i) * STAGE_PIECE;
+    for (uint32_t i = 0; i < x->slots_n; i++) {
+        x->slots[i].memory = x->stage + i * STAGE_PIECE;
     }
     x->in_slot = 0;
     return MU_OK;
@@ -36,7 +33,7 @@ bool stage_is_free(struct op *op, const struct stage_slot *slot)
 struct stage_slot *stage_take(struct op *op)
 {
     struct exchange *x = op->c->exchange;
-    struct stage_slot *slot = &x->in_slots[x->in_slot];
+    struct stage_slot *slot = &x->slots[STAGE_SLOTS + x->in_slot];
 
     if (!stage_is_free(op, slot)) {
         x->stage_full = true;
@@ -45,6 +42,6 @@ struct stage_slot *stage_take(struct op *op)
     for (uint32_t r = 0; r < op->c->group.n; r++) {
         slot->seq[r] = 0;
     }
-    x->in_slot = (x->in_slot + 1) % x->in_slots_n;
+    x->in_slot = (x->in_slot + 1) % (x->slots_n - STAGE_SLOTS);
     return slot;
 }

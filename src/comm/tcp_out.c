@@ -169,6 +169,15 @@ static void enqueue(struct tcp_link *t, const struct note *note, const void *dat
     put_u32(f->word, TCP_COUNTS);
 }
 
+static int put(struct tcp_link *t, const struct note *note, const void *data, bool copy)
+{
+    t->link.sent_n++;
+    if (!t->out.mute) {
+        enqueue(t, note, data, copy);
+    }
+    return tcp_flush(&t->link) == MU_EPEER ? MU_EPEER : MU_OK;
+}
+
 int tcp_send(struct link *l, const struct note *note, const void *data, bool copy)
 {
     struct tcp_link *t = tcp_of(l);
@@ -180,11 +189,7 @@ int tcp_send(struct link *l, const struct note *note, const void *data, bool cop
     if (t->out.n >= TCP_QUEUE && tcp_flush(l) != MU_OK && t->out.n >= TCP_QUEUE) {
         return atomic_load(&l->lost) != MU_OK ? MU_EPEER : MU_EAGAIN;
     }
-    l->sent_n++;
-    if (!t->out.mute) {
-        enqueue(t, note, data, copy);
-    }
-    return tcp_flush(l) == MU_EPEER ? MU_EPEER : MU_OK;
+    return put(t, note, data, copy);
 }
 
 int tcp_prove(struct link *l, uint64_t generation, const uint8_t proof[HELLO_PROOF_BYTES])
@@ -202,14 +207,7 @@ int tcp_prove(struct link *l, uint64_t generation, const uint8_t proof[HELLO_PRO
         out->order[out->n - 1]->written == 0) {
         out->n--;
     }
-    if (out->n == ARRAY_LEN(out->frames)) {
-        return MU_EAGAIN;
-    }
-    l->sent_n++;
-    if (!out->mute) {
-        enqueue(t, &note, proof, true);
-    }
-    return tcp_flush(l) == MU_EPEER ? MU_EPEER : MU_OK;
+    return out->n == ARRAY_LEN(out->frames) ? MU_EAGAIN : put(t, &note, proof, true);
 }
 
 uint64_t tcp_taken(struct link *l)

@@ -57,8 +57,8 @@ struct want {
     struct want *next;
     struct want *beside; /* of the same bucket */
     struct member member;
-    uint32_t n;         /* how many tender_want() have asked for it … */
-    bool named;         /* … and whether the generation of comm_want() names it */
+    bool sought;        /* comm_move() waits for it */
+    bool named;         /* the generation of comm_want() names it */
     bool linked;        /* there is a live link … */
     uint64_t since_ns;  /* … or none, since then */
     uint64_t turn_ns;   /* not to be dialed before this, for the other side may */
@@ -164,8 +164,6 @@ void want_failed(struct want *w, uint8_t path, bool refused);
 
 /* Both sides are sure of each other. The hand is gone afterwards. */
 void link_make(struct comm *c, struct hand *h);
-/* A live one: whoever dials says no more then. */
-bool link_is_there(struct comm *c, wid worker);
 
 /* ---- tender_watch.c ---- */
 
@@ -183,11 +181,11 @@ uint64_t links_check(struct comm *c, uint64_t now_ns);
 /* The engine's holder, without c->lock: takes a link out of the list, waits until the tender is
  * done with it, and closes it. */
 void link_put_away(struct comm *c, struct link *l);
+/* The same for every link that fits. */
+void links_put_away(struct comm *c, bool (*fits)(const struct link *l));
 
 /* ---- group.c, members.c ---- */
 
-/* On the monotonic clock; UINT64_MAX: never, if timeout_ms is negative. */
-uint64_t group_due_ns(int64_t timeout_ms);
 /* In this term of a generation. MU_ENOMEM. */
 int group_make(struct membership *of, uint64_t term, uint32_t me, struct comm_group *g_out);
 void group_free(struct comm_group *g);

@@ -149,7 +149,7 @@ uint64_t wants_dial(struct comm *c, uint64_t now_ns)
 
     pthread_mutex_lock(&c->lock);
     for (struct want **at = &t->wants; (w = *at) != NULL;) {
-        const bool wanted = w->n > 0 || w->named;
+        const bool wanted = w->sought || w->named;
 
         if (w->hand != NULL && (!wanted || w->linked)) {
             hand_close(c, w->hand);

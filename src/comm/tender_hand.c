@@ -245,7 +245,7 @@ static int shake(struct comm *c, struct hand *h)
             return rc;
         }
         if (h->hello.state == HELLO_DONE && h->hello.session.dialed &&
-            link_is_there(c, h->hello.session.peer)) {
+            comm_has_link(c, h->hello.session.peer)) {
             return MU_EEXIST;
         }
     }

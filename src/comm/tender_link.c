@@ -33,15 +33,6 @@ static bool gives_way(const struct comm *c, const struct link *old)
            wait_now_ns() - old->made_ns > crossing_ns;
 }
 
-bool link_is_there(struct comm *c, wid worker)
-{
-    pthread_mutex_lock(&c->lock);
-    const bool there = group_find(c, worker) != NULL;
-
-    pthread_mutex_unlock(&c->lock);
-    return there;
-}
-
 /* ---- making ---- */
 
 static int open_link(struct comm *c, struct hand *h, struct link **link_out)

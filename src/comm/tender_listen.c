@@ -40,6 +40,21 @@ static int refuse(char *error, const struct address *a)
     return MU_EIO;
 }
 
+/* MU_OK, or what failed and errno. */
+static int watch_listeners(struct comm *c)
+{
+    struct tender *t = c->tender;
+    int rc = MU_OK;
+
+    if (t->unix_fd >= 0) {
+        rc = tender_watch(t, t->unix_fd, EPOLLIN, WHAT_UNIX, 0);
+    }
+    if (rc == MU_OK && (c->config.paths & COMM_TCP)) {
+        rc = tender_watch(t, t->tcp_fd, EPOLLIN, WHAT_TCP, 0);
+    }
+    return rc;
+}
+
 void listeners_close(struct tender *t)
 {
     if (t->tcp_fd >= 0) {
@@ -96,9 +111,7 @@ int listeners_open(struct comm *c, const struct comm_config *config, char *error
         }
     }
     address_print(&at.sa, c->address, sizeof(c->address));
-    if ((t->unix_fd >= 0 && tender_watch(t, t->unix_fd, EPOLLIN, WHAT_UNIX, 0) != MU_OK) ||
-        ((c->config.paths & COMM_TCP) &&
-         tender_watch(t, t->tcp_fd, EPOLLIN, WHAT_TCP, 0) != MU_OK)) {
+    if (watch_listeners(c) != MU_OK) {
         snprintf(error, COMM_ERROR_MAX, "can't watch connections: %s", strerror(errno));
         return MU_EIO;
     }
@@ -133,12 +146,7 @@ uint64_t listeners_resume(struct comm *c, uint64_t now_ns)
         return t->accept_ns;
     }
     t->accept_ns = 0;
-    if (t->unix_fd >= 0) {
-        (void)tender_watch(t, t->unix_fd, EPOLLIN, WHAT_UNIX, 0);
-    }
-    if (c->config.paths & COMM_TCP) {
-        (void)tender_watch(t, t->tcp_fd, EPOLLIN, WHAT_TCP, 0);
-    }
+    (void)watch_listeners(c);
     return UINT64_MAX;
 }
 

@@ -61,22 +61,24 @@ int tender_want(struct comm *c, const struct member *m)
 {
     pthread_mutex_lock(&c->lock);
     struct want *w = want_get(c, m);
+    const bool new = w != NULL && !w->sought;
 
-    if (w != NULL) {
-        w->n++;
+    if (new) {
+        w->sought = true;
     }
     pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
+    if (new) {
+        tender_wake(c);
+    }
     return w != NULL ? MU_OK : MU_ENOMEM;
 }
 
-void tender_forget(struct comm *c, wid worker)
+void tender_forget(struct comm *c)
 {
     pthread_mutex_lock(&c->lock);
-    struct want *w = find(c->tender, worker);
-
-    mu_assert(w != NULL && w->n > 0);
-    w->n--;
+    for (struct want *w = c->tender->wants; w != NULL; w = w->next) {
+        w->sought = false;
+    }
     pthread_mutex_unlock(&c->lock);
     tender_wake(c);
 }
@@ -96,7 +98,7 @@ void wants_close(struct tender *t)
 /* Under c->lock. */
 static void wait_turn(struct comm *c, struct want *w)
 {
-    const bool second = w->n == 0 && w->member.worker > c->hello.self;
+    const bool second = !w->sought && w->member.worker > c->hello.self;
 
     w->turn_ns = wait_now_ns() + (second ? SECOND_MS * MS : 0);
 }

@@ -150,34 +150,39 @@ static struct link *find_link(struct comm *c, bool (*fits)(const struct link *l)
     return l;
 }
 
-static void read_claim(struct comm *c, struct link *l)
+void links_put_away(struct comm *c, bool (*fits)(const struct link *l))
 {
-    struct note note;
+    struct link *l;
 
-    pthread_mutex_lock(&c->lock);
-    l->readable = false;
-    l->watched = EPOLLONESHOT; /* It has fired. */
-    pthread_mutex_unlock(&c->lock);
-    (void)l->ops->head(l, &note); /* None is given before its worker is in the group. */
+    do {
+        pthread_mutex_lock(&c->lock);
+        l = find_link(c, fits);
+        pthread_mutex_unlock(&c->lock);
+        if (l != NULL) {
+            link_put_away(c, l);
+        }
+    } while (l != NULL);
 }
 
 /* What is the engine's to do for links that are in no group. It is held. */
 static void tend_strangers(struct comm *c)
 {
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct link *stray = find_link(c, is_stray);
-        struct link *readable = find_link(c, is_readable);
+    struct link *l;
+    struct note note;
 
-        pthread_mutex_unlock(&c->lock);
-        if (stray != NULL) {
-            link_put_away(c, stray);
-        } else if (readable != NULL) {
-            read_claim(c, readable);
-        } else {
-            return;
+    do {
+        links_put_away(c, is_stray);
+        pthread_mutex_lock(&c->lock);
+        l = find_link(c, is_readable);
+        if (l != NULL) {
+            l->readable = false;
+            l->watched = EPOLLONESHOT; /* It has fired. */
         }
-    }
+        pthread_mutex_unlock(&c->lock);
+        if (l != NULL) {
+            (void)l->ops->head(l, &note); /* No note is given before its worker is in the group. */
+        }
+    } while (l != NULL);
 }
 
 /* Asks after hosts that have gone without a word. */

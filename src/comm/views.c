@@ -31,35 +31,21 @@ struct view {
     bool busy;     /* the call is under way */
     bool abandoned;
     uint8_t *base;
-    size_t mapped;   /* 0: base is from malloc */
     uint8_t *memory; /* this rank's part: its own segment, or in place */
     bool shared;
     uint32_t parts_n;
     struct view_part *parts; /* by rank */
 };
 
-struct views {
-    pthread_mutex_t lock;
-    struct view *list;
-    uint64_t clock;
-};
-
-int views_open(struct comm *c)
+static size_t pages(uint64_t bytes)
 {
-    c->views = calloc(1, sizeof(*c->views));
-    if (c->views == NULL) {
-        return MU_ENOMEM;
-    }
-    pthread_mutex_init(&c->views->lock, NULL);
-    return MU_OK;
+    return (size_t)((MAX(bytes, 1) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN);
 }
 
 static void view_free(struct comm *c, struct view *v)
 {
-    if (v->mapped != 0) {
-        munmap(v->base, v->mapped);
-    } else {
-        free(v->base);
+    if (v->base != NULL) {
+        munmap(v->base, pages(v->bytes));
     }
     if (v->shared) {
         comm_free(c, v->memory);
@@ -71,7 +57,7 @@ static void view_free(struct comm *c, struct view *v)
 /* Frees what nobody needs, of those that `all` or time has made useless. */
 static void sweep(struct comm *c, bool all)
 {
-    struct view **at = &c->views->list;
+    struct view **at = &c->views.list;
 
     while (*at != NULL) {
         struct view *v = *at;
@@ -86,60 +72,20 @@ static void sweep(struct comm *c, bool all)
 
 void views_close(struct comm *c)
 {
-    if (c->views != NULL) {
-        sweep(c, true);
-        pthread_mutex_destroy(&c->views->lock);
-        free(c->views);
-        c->views = NULL;
-    }
+    sweep(c, true);
 }
 
 void views_abandon(struct comm *c)
 {
-    pthread_mutex_lock(&c->views->lock);
-    for (struct view *v = c->views->list; v != NULL; v = v->next) {
+    pthread_mutex_lock(&c->views.lock);
+    for (struct view *v = c->views.list; v != NULL; v = v->next) {
         v->abandoned = true;
     }
     sweep(c, false);
-    pthread_mutex_unlock(&c->views->lock);
+    pthread_mutex_unlock(&c->views.lock);
 }
 
 /* ---- making one ---- */
-
-static size_t pages(uint64_t bytes)
-{
-    return (size_t)((MAX(bytes, 1) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN);
-}
-
-struct showing {
-    uint32_t id;
-    void *at;
-    size_t bytes;
-};
-
-static int show_segment(void *arg, uint32_t id, int fd, size_t bytes)
-{
-    const struct showing *s = arg;
-
-    mu_assert(id == s->id && bytes >= s->bytes);
-    if (mmap(s->at, s->bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-        return MU_ENOMEM;
-    }
-    return MU_EEXIST; /* Found: no more. */
-}
-
-/* This rank's part is written through its own mapping, and read in its place of the view. */
-static int show_own(struct comm *c, struct view *v)
-{
-    struct showing s = {.at = v->base + v->mine.lo, .bytes = pages(v->mine.hi - v->mine.lo)};
-    struct segment_ref ref;
-
-    if (!segment_find(c->segments, v->memory, 1, &ref)) {
-        return MU_ENOMEM;
-    }
-    s.id = ref.id;
-    return segment_each(c->segments, ref.id - 1, show_segment, &s) == MU_EEXIST ? MU_OK : MU_ENOMEM;
-}
 
 static struct view *view_make(struct op *op, uint64_t bytes, struct extent mine)
 {
@@ -154,17 +100,16 @@ static struct view *view_make(struct op *op, uint64_t bytes, struct extent mine)
     v->mine = mine;
     v->parts_n = op->c->group.n;
     v->parts = calloc(v->parts_n, sizeof(*v->parts));
-    v->mapped = pages(bytes);
-    v->base = mmap(NULL, v->mapped, PROT_READ | PROT_WRITE,
+    v->base = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (v->base == MAP_FAILED) {
-        v->base = NULL;
-        v->mapped = 0;
-    }
+    v->base = v->base == MAP_FAILED ? NULL : v->base;
     v->memory = shared ? comm_alloc(op->c, (size_t)(mine.hi - mine.lo)) : v->base + mine.lo;
     v->shared = shared && v->memory != NULL;
     if (v->parts == NULL || v->base == NULL || v->memory == NULL ||
-        (v->shared && show_own(op->c, v) != MU_OK)) {
+        /* This rank's part is written through its own mapping, and read in its place of the view.
+         */
+        (v->shared && segment_show(op->c->segments, v->memory, pages(mine.hi - mine.lo),
+                                   v->base + mine.lo) != MU_OK)) {
         view_free(op->c, v);
         return NULL;
     }
@@ -177,7 +122,7 @@ static void make_place(struct comm *c)
     struct view *oldest = NULL;
     uint32_t n = 0;
 
-    for (struct view *v = c->views->list; v != NULL; v = v->next) {
+    for (struct view *v = c->views.list; v != NULL; v = v->next) {
         n++;
         if (!v->live && !v->busy && (oldest == NULL || v->used < oldest->used)) {
             oldest = v;
@@ -195,7 +140,7 @@ static struct view *find(struct comm *c, uint64_t bytes, uint32_t lane, struct e
     struct view *older = NULL;
     uint32_t n = 0;
 
-    for (struct view *v = c->views->list; v != NULL; v = v->next) {
+    for (struct view *v = c->views.list; v != NULL; v = v->next) {
         if (v->bytes == bytes && v->lane == lane && v->mine.lo == mine.lo &&
             v->mine.hi == mine.hi && !v->abandoned) {
             n++;
@@ -211,14 +156,14 @@ int view_take(struct op *op, uint64_t bytes, struct extent mine, struct view **v
     struct view *v;
     int rc = MU_OK;
 
-    pthread_mutex_lock(&c->views->lock);
+    pthread_mutex_lock(&c->views.lock);
     v = find(c, bytes, op->call->lane, mine);
     if (v == NULL) {
         make_place(c);
         v = view_make(op, bytes, mine);
         if (v != NULL) {
-            v->next = c->views->list;
-            c->views->list = v;
+            v->next = c->views.list;
+            c->views.list = v;
         }
     } else if (v->live) {
         v = NULL;
@@ -226,13 +171,13 @@ int view_take(struct op *op, uint64_t bytes, struct extent mine, struct view **v
     }
     if (v != NULL) {
         v->busy = true;
-        v->used = ++c->views->clock;
+        v->used = ++c->views.clock;
         *view_out = v;
     } else if (rc == MU_OK) {
         rc = op_fail(op, MU_ENOMEM, COMM_NOBODY, "no memory for a view of %llu bytes",
                      (unsigned long long)bytes);
     }
-    pthread_mutex_unlock(&c->views->lock);
+    pthread_mutex_unlock(&c->views.lock);
     return rc;
 }
 
@@ -276,40 +221,15 @@ int view_map(struct op *op, struct view *v, uint32_t rank, const struct note *no
 
 /* ---- to the caller, and back ---- */
 
-const void *view_give(struct comm *c, struct view *v)
+/* After a failure peers may still be told that its pages count: they are freed when they have been
+ * told otherwise. */
+const void *view_end(struct comm *c, struct view *v, bool ok)
 {
-    pthread_mutex_lock(&c->views->lock);
+    pthread_mutex_lock(&c->views.lock);
     v->busy = false;
-    v->live = true;
-    pthread_mutex_unlock(&c->views->lock);
-    return v->base;
-}
-
-/* Peers may still be told that its pages count: they are freed when they have been told otherwise.
- */
-void view_fail(struct comm *c, struct view *v)
-{
-    pthread_mutex_lock(&c->views->lock);
-    v->busy = false;
-    pthread_mutex_unlock(&c->views->lock);
-}
-
-int view_of(struct comm *c, void *bytes, const void **view_out)
-{
-    struct view *v = calloc(1, sizeof(*v));
-
-    if (v == NULL) {
-        return MU_ENOMEM;
-    }
-    v->base = bytes;
-    v->live = true;
-    v->abandoned = true;
-    pthread_mutex_lock(&c->views->lock);
-    v->next = c->views->list;
-    c->views->list = v;
-    pthread_mutex_unlock(&c->views->lock);
-    *view_out = bytes;
-    return MU_OK;
+    v->live = ok;
+    pthread_mutex_unlock(&c->views.lock);
+    return ok ? v->base : NULL;
 }
 
 void comm_release(struct comm *c, const void *view)
@@ -317,13 +237,13 @@ void comm_release(struct comm *c, const void *view)
     if (view == NULL) {
         return;
     }
-    pthread_mutex_lock(&c->views->lock);
-    for (struct view *v = c->views->list; v != NULL; v = v->next) {
+    pthread_mutex_lock(&c->views.lock);
+    for (struct view *v = c->views.list; v != NULL; v = v->next) {
         if (v->base == view) {
             mu_assert(v->live);
             v->live = false;
         }
     }
     sweep(c, false);
-    pthread_mutex_unlock(&c->views->lock);
+    pthread_mutex_unlock(&c->views.lock);
 }

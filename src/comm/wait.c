@@ -155,7 +155,7 @@ static bool look_for_a_while(struct waiter *w, uint64_t due_ns)
     }
 }
 
-static struct timespec time_of(uint64_t ns)
+struct timespec wait_time(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
                              .tv_nsec = (long)(ns % 1000000000u)};
@@ -166,7 +166,7 @@ static void sleep_on_words(struct waiter *w, uint64_t until_ns)
 {
     struct futex_waitv all[WAIT_WORDS_MAX + 1];
     const uint32_t n = words_kept(w);
-    struct timespec until = time_of(until_ns);
+    struct timespec until = wait_time(until_ns);
 
     for (uint32_t i = 0; i < n; i++) {
         all[i] = (struct futex_waitv){
@@ -178,7 +178,7 @@ static void sleep_on_words(struct waiter *w, uint64_t until_ns)
                 CLOCK_MONOTONIC) < 0 &&
         (errno == ENOSYS || errno == EPERM)) {
         /* Before Linux 5.16, or forbidden: one word can wake it, the others are looked at often. */
-        const struct timespec cap = time_of(CAP_NS);
+        const struct timespec cap = wait_time(CAP_NS);
 
         syscall(SYS_futex, (uintptr_t)all[0].uaddr, FUTEX_WAIT, (uint32_t)all[0].val, &cap, NULL,
                 0);
@@ -189,7 +189,7 @@ static void sleep_in_poll(struct waiter *w, uint64_t until_ns)
 {
     const uint32_t n = fds_kept(w);
     const uint64_t now_ns = wait_now_ns();
-    struct timespec left = time_of(until_ns > now_ns ? until_ns - now_ns : 0);
+    struct timespec left = wait_time(until_ns > now_ns ? until_ns - now_ns : 0);
     uint64_t count;
 
     w->fds[n] = (struct pollfd){.fd = w->comm->alarm_fd, .events = POLLIN};

@@ -14,6 +14,7 @@
 
 #include <poll.h>
 #include <stdatomic.h>
+#include <time.h>
 
 struct comm;
 
@@ -63,5 +64,6 @@ void wait_wake(const _Atomic uint32_t *word, const _Atomic uint32_t *flag, int e
 void wait_ring(_Atomic uint32_t *alarm, int alarm_fd);
 
 uint64_t wait_now_ns(void);
+struct timespec wait_time(uint64_t ns);
 
 #endif
