@@ -251,7 +251,7 @@ static int init_agent(struct node *n, char *error)
         node_name_open(&n->name, scope);
         name = n->name.name;
     }
-    net_random(&ac.hello.incarnation, sizeof(ac.hello.incarnation));
+    random_bytes(&ac.hello.incarnation, sizeof(ac.hello.incarnation));
     ac.hello.incarnation |= 1;
     ac.early_ms = (uint32_t)(ac.hello.incarnation >> 32);
     snprintf(ac.hello.job, sizeof(ac.hello.job), "%s", config->job);
@@ -289,7 +289,7 @@ static int open_parts(struct node *n, char *error)
     if (!n->config->standalone) { /* What that one keeps is gone with the run. */
         local_relay(n->local, &n->dial);
     }
-    net_random(&seed, sizeof(seed));
+    random_bytes(&seed, sizeof(seed));
     prng_init(&n->prng, seed);
     rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);
     if (rc == MU_OK) {

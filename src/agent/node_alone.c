@@ -141,7 +141,7 @@ int alone_open(uv_loop_t *loop, struct alone **al_out, struct endpoints *at_out,
     config.cluster.nodes_max = 16;
     config.cluster.workers_max = 1024;
     config.cluster.join_window_ms = 1;
-    net_random(config.token.secret, sizeof(config.token.secret));
+    random_bytes(config.token.secret, sizeof(config.token.secret));
     status = orchestrator_open(loop, &config, &al->orchestrator, text);
     if (status != MU_OK) {
         snprintf(error, NET_ERROR_MAX, "the standalone orchestrator: %.*s", NET_ERROR_MAX - 40,

@@ -51,7 +51,7 @@ static uint64_t random_id(void)
 {
     uint64_t id;
 
-    net_random(&id, sizeof(id));
+    random_bytes(&id, sizeof(id));
     return id | 1;
 }
 

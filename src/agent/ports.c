@@ -1,8 +1,9 @@
 #include "agent/ports.h"
 
+#include "base/random.h"
+
 #include <netinet/in.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -93,11 +94,9 @@ static bool was_given(const struct ports *p, uint16_t port)
 
 int ports_pick(struct ports *p, uint16_t *port_out)
 {
-    uint32_t n = p->hi - p->lo + 1, start = 0;
+    uint32_t n = p->hi - p->lo + 1, start;
 
-    if (getrandom(&start, sizeof(start), 0) != (ssize_t)sizeof(start)) {
-        start = (uint32_t)getpid() * 2654435761u;
-    }
+    random_bytes(&start, sizeof(start));
     for (uint32_t i = 0; i < n; i++) {
         uint16_t port = (uint16_t)(p->lo + (start + i) % n);
 

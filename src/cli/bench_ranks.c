@@ -1,10 +1,10 @@
 /* All-reduces over the data plane: each rank a worker of one generation, made by hand. */
+#include "base/random.h"
 #include "cli/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define TIMEOUT_MS 60000
 #define CHECK_BYTES (64u << 10)
@@ -232,9 +232,6 @@ static int body(struct bench_group *g, uint32_t rank)
 
 int bench_ranks(struct bench_group *g, char *error)
 {
-    if (getrandom(g->key, sizeof(g->key), 0) != (ssize_t)sizeof(g->key)) {
-        snprintf(error, BENCH_ERROR_MAX, "the system gives no random bytes");
-        return MU_EIO;
-    }
+    random_bytes(g->key, sizeof(g->key));
     return bench_group_run(g, body, error);
 }

@@ -28,8 +28,8 @@ struct board_lane {
     _Alignas(64) _Atomic uint32_t head;
     _Atomic uint32_t
         void_to; /* the bytes of notes before this one do not count if they were not done with */
-    _Atomic uint32_t sleeps_head; /* enum wait_flag: the owner sleeps on the peer's head … */
-    _Atomic uint32_t sleeps_tail; /* … or tail */
+    _Atomic uint32_t sleeps_head; /* enum wait_flag: the owner sleeps on the peer's head */
+    _Atomic uint32_t sleeps_tail; /* the same for its tail */
     _Alignas(64) _Atomic uint32_t tail;
     struct board_note ring[BOARD_RING];
 };

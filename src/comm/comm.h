@@ -168,10 +168,10 @@ struct comm_call {
 
 struct comm_result {
     uint32_t rank;    /* MU_EPEER, MU_EORDER: who; COMM_NOBODY: not known, or nobody is to blame */
-    wid worker;       /* … */
-    uint64_t idle_ms; /* … which lives, but did nothing for so long; 0 */
+    wid worker;       /* of that rank; 0 */
+    uint64_t idle_ms; /* how long that rank has done nothing, although it lives; 0 */
     uint64_t generation; /* whose members' contributions the result holds */
-    uint32_t members_n;  /* … and how many they are */
+    uint32_t members_n;  /* how many members that has */
     uint64_t newest;     /* agreed: the smallest `newest` of all members: all may move there now */
     const void *view;    /* COMM_VIEW: read-only, until comm_release() */
     char error[COMM_ERROR_MAX];

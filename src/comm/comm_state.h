@@ -1,11 +1,11 @@
 /* The data plane from inside.
  *
- * Threads and locks:
- *   engine   a mutex: whoever makes a call or moves the group. Only its holder uses links and
- * `group`. lock     a mutex, held for moments: the list of links, what the tender and callers tell
- * each other. Taken after `engine`, never before it. tender   a thread: listens, shakes hands,
- * takes what unix sockets carry, watches for deaths. mover    a thread, from the first comm_start()
- * on: makes the calls that were started. */
+ * Locks: `engine` is held by whoever makes a call or moves the group, and only its holder uses
+ * links and `group`. `lock` is held for moments: for the list of links, and for what the tender and
+ * callers tell each other. It is taken after `engine`, never before it.
+ *
+ * Threads: the tender listens, shakes hands, takes what unix sockets carry, and watches for deaths.
+ * The mover, from the first comm_start() on, makes the calls that were started. */
 #ifndef COMM_COMM_STATE_H
 #define COMM_COMM_STATE_H
 
@@ -35,9 +35,9 @@ struct comm_group {
     uint64_t *sends, *recvs;      /* by rank: numbers of the pair's SENDs */
     uint64_t call;                /* number of the last collective */
     bool entered;                 /* comm_move() to it has succeeded: calls can be made */
-    int broken;                   /* not MU_OK: no further call can be made in it … */
-    uint32_t broken_by;           /* … because of this rank */
-    uint64_t broken_idle_ms;      /* … which lives, but did nothing for so long; 0 */
+    int broken;                   /* not MU_OK: no further call can be made in it */
+    uint32_t broken_by;           /* the rank that is to blame; COMM_NOBODY */
+    uint64_t broken_idle_ms;      /* how long that rank has done nothing, although it lives; 0 */
     char broken_why[COMM_ERROR_MAX];
     struct note broken_note; /* MU_EORDER: the call that rank makes instead */
 };
@@ -111,9 +111,9 @@ struct comm {
     _Atomic uint64_t fence;  /* calls in terms before this one fail */
     _Atomic uint64_t newest; /* as comm_newest() had it */
     _Atomic uint32_t alarm;  /* a futex word: part of every wait */
-    _Atomic uint32_t pokes;  /* see comm_poke() … */
+    _Atomic uint32_t pokes;  /* how often comm_poke() was called */
     uint32_t nudges;         /* that have come; under the engine */
-    uint32_t pokes_seen;     /* … those that comm_hear() has returned for; under the engine */
+    uint32_t pokes_seen;     /* those that comm_hear() has returned for; under the engine */
     int alarm_fd; /* eventfd: the same for those in poll(), and what peers in shared memory ring */
 };
 

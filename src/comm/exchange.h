@@ -49,8 +49,8 @@ struct exchange_peer {
     uint32_t heard_n; /* notes of this call */
 
     struct extent fold, give;
-    bool takes; /* this rank's give range goes to it … */
-    bool gives; /* … and its give range comes here */
+    bool takes; /* this rank's give range goes to it */
+    bool gives; /* its give range comes here */
 
     /* To it: this rank's contributions to its fold range. [in_at, in_hi) of contribution in_n is
      * next. */
@@ -69,7 +69,7 @@ struct exchange_peer {
     bool held;
     uint64_t took; /* its give range came up to here */
 
-    uint32_t first, parts_n; /* its contributions: by_rank[first …] */
+    uint32_t first, parts_n; /* its contributions: from by_rank[first] on */
 };
 
 /* A contribution, in the order of the tree. */
@@ -82,8 +82,8 @@ struct exchange_leaf {
 struct exchange {
     uint32_t room_n; /* ranks that there is memory for */
     struct exchange_peer *peers;
-    struct note mine;  /* of meet() … */
-    struct note *said; /* … by rank */
+    struct note mine;  /* what this rank says in meet() */
+    struct note *said; /* what each rank said in meet() */
 
     uint32_t leaves_n;
     struct exchange_leaf leaves[REDUCE_INPUTS_MAX];
@@ -104,7 +104,7 @@ struct exchange {
     uint8_t *out; /* byte out_lo first; NULL: nobody wants it here */
     uint64_t out_lo;
     uint8_t *target;   /* what is given, byte give.lo (or fold.lo) first; NULL: it is staged */
-    bool target_kept;  /* … and it is the caller's */
+    bool target_kept;  /* the target is the caller's memory */
     struct view *view; /* NULL: the result goes to out */
     uint64_t done;     /* this rank's range is folded, or copied, up to here */
 

@@ -27,12 +27,17 @@ void comm_ring(struct comm *c)
     pthread_cond_broadcast(&c->changed);
 }
 
+static void raise_to(_Atomic uint64_t *number, uint64_t to)
+{
+    uint64_t now = atomic_load(number);
+
+    while (now < to && !atomic_compare_exchange_weak(number, &now, to)) {
+    }
+}
+
 void fence_at(struct comm *c, uint64_t term)
 {
-    uint64_t fence = atomic_load(&c->fence);
-
-    while (fence < term && !atomic_compare_exchange_weak(&c->fence, &fence, term)) {
-    }
+    raise_to(&c->fence, term);
     comm_ring(c);
 }
 
@@ -43,10 +48,7 @@ void comm_fence(struct comm *c, uint64_t generation)
 
 void comm_newest(struct comm *c, uint64_t generation)
 {
-    uint64_t newest = atomic_load(&c->newest);
-
-    while (newest < generation && !atomic_compare_exchange_weak(&c->newest, &newest, generation)) {
-    }
+    raise_to(&c->newest, generation);
 }
 
 struct link *group_find(struct comm *c, wid worker)

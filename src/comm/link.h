@@ -89,7 +89,7 @@ struct link {
 };
 
 /* From any thread, with c->lock or without: the peer is gone (MU_EPEER), broke the protocol
- * (MU_EPROTO), was refused … The first reason stays. Whoever waits is woken; the peer sees the
+ * (MU_EPROTO), or was refused. The first reason stays. Whoever waits is woken; the peer sees the
  * connection end. */
 void link_lose(struct link *l, int status, const char *why);
 

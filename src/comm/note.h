@@ -19,7 +19,7 @@ enum note_kind {
     NOTE_DATA,   /* what is gathered, broadcast or sent */
     NOTE_HERE,   /* the sender has come: a barrier's, READY's of an agreed call (see NOTE_READY) */
     NOTE_READY,  /* it holds the whole result of agreed call `count`; `offset`: newest generation */
-    NOTE_MAIL,   /* a frame of wire/: READY, SETTLE … */
+    NOTE_MAIL,   /* a frame of wire/: READY, SETTLE and others */
     NOTE_ABORT,  /* its call failed: `root` is the status, `index` the rank that it blames */
     NOTE_MOVE,   /* a proof (32 bytes) that the sender knows the key of `generation`; TCP only */
     NOTE_KIND_N
@@ -45,8 +45,8 @@ struct note {
     uint64_t offset; /* of these bytes in what the kind speaks of */
     uint64_t bytes;
     uint32_t root;  /* rank; of COMM_SEND: the tag; of COMM_SHARE: a sum of who holds it */
-    uint32_t index; /* which contribution, or subtree: its first slice … */
-    uint32_t width; /* … and how many slices it spans */
+    uint32_t index; /* which contribution, or subtree: its first slice */
+    uint32_t width; /* how many slices it spans */
     uint8_t kind;
     uint8_t op;
     uint8_t reduce;

@@ -98,34 +98,24 @@ static inline float f16_round(float f)
 /* ---- operations on one element ---- */
 
 /* Of equals only zeros differ in their bits: -0 is min, +0 is max. */
-#define MIN_BITS(name, type, uint)                           \
-    static inline type PASTE(min_, name)(type a, type b)     \
-    {                                                        \
-        type r = a < b ? a : b;                              \
-        uint x, y;                                           \
-        memcpy(&x, &a, sizeof(x));                           \
-        memcpy(&y, &b, sizeof(y));                           \
-        x |= y;                                              \
-        type z;                                              \
-        memcpy(&z, &x, sizeof(z));                           \
-        r = a == b ? z : r;                                  \
-        return a != a ? a : r; /* b's NaN: a < b is false */ \
-    }                                                        \
-    static inline type PASTE(max_, name)(type a, type b)     \
-    {                                                        \
-        type r = a > b ? a : b;                              \
-        uint x, y;                                           \
-        memcpy(&x, &a, sizeof(x));                           \
-        memcpy(&y, &b, sizeof(y));                           \
-        x &= y;                                              \
-        type z;                                              \
-        memcpy(&z, &x, sizeof(z));                           \
-        r = a == b ? z : r;                                  \
-        return a != a ? a : r;                               \
+#define EXTREME(name, type, uint, is_better, mix)                    \
+    static inline type name(type a, type b)                          \
+    {                                                                \
+        type r = a is_better b ? a : b;                              \
+        uint x, y;                                                   \
+        memcpy(&x, &a, sizeof(x));                                   \
+        memcpy(&y, &b, sizeof(y));                                   \
+        x = x mix y;                                                 \
+        type z;                                                      \
+        memcpy(&z, &x, sizeof(z));                                   \
+        r = a == b ? z : r;                                          \
+        return a != a ? a : r; /* b's NaN: a is_better b is false */ \
     }
 
-MIN_BITS(float, float, uint32_t)
-MIN_BITS(double, double, uint64_t)
+EXTREME(min_float, float, uint32_t, <, |)
+EXTREME(max_float, float, uint32_t, >, &)
+EXTREME(min_double, double, uint64_t, <, |)
+EXTREME(max_double, double, uint64_t, >, &)
 
 #define SAME(x) (x)
 #define ADD(a, b) ((a) + (b))
@@ -272,22 +262,17 @@ static inline void f16_store_8(uint16_t *x, __m256 v)
     _mm_storeu_si128((__m128i *)(void *)x, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* As MIN_BITS has it. */
-static inline __m256 min_8(__m256 a, __m256 b)
-{
-    __m256 r = _mm256_min_ps(a, b);
+/* As EXTREME has it. */
+#define EXTREME_8(name, better, mix)                                         \
+    static inline __m256 name(__m256 a, __m256 b)                            \
+    {                                                                        \
+        __m256 r = better(a, b);                                             \
+        r = _mm256_blendv_ps(r, mix(a, b), _mm256_cmp_ps(a, b, _CMP_EQ_OQ)); \
+        return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));    \
+    }
 
-    r = _mm256_blendv_ps(r, _mm256_or_ps(a, b), _mm256_cmp_ps(a, b, _CMP_EQ_OQ));
-    return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-}
-
-static inline __m256 max_8(__m256 a, __m256 b)
-{
-    __m256 r = _mm256_max_ps(a, b);
-
-    r = _mm256_blendv_ps(r, _mm256_and_ps(a, b), _mm256_cmp_ps(a, b, _CMP_EQ_OQ));
-    return _mm256_blendv_ps(r, a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-}
+EXTREME_8(min_8, _mm256_min_ps, _mm256_or_ps)
+EXTREME_8(max_8, _mm256_max_ps, _mm256_and_ps)
 
 #define LOAD_8(x) f16_load_8(&(x))
 #define DIVIDED_8(r, round, by) _mm256_div_ps(round(r), by)

@@ -8,8 +8,8 @@
  *   shm_socket.c  what is said on the socket; shm_packet.h: packets
  *   shm_hear.c    what is heard there
  *   shm_peer.c    the peer's segments as they are mapped here
- *   shm_link.c    birth and death; the slots of link_ops that send …
- *   shm_recv.c    … and receive
+ *   shm_link.c    birth and death; the slots of link_ops that send
+ *   shm_recv.c    the slots of link_ops that receive
  *
  * Locks, each taken after those before it: c->lock, shm_link.out.lock, segments, board;
  * shm_link.peer.lock is taken alone. */
@@ -83,8 +83,8 @@ void shm_peer_sweep(struct shm_peer *p);
 struct shm_out {
     pthread_mutex_t lock;
     _Atomic bool due;      /* the socket was full: something waits here */
-    _Atomic uint32_t told; /* the peer knows of the segments up to here … */
-    uint32_t *gone;        /* … and is yet to hear that these are gone */
+    _Atomic uint32_t told; /* the peer knows of the segments up to here */
+    uint32_t *gone;        /* segments whose end the peer is yet to hear of */
     uint32_t gone_n, gone_cap;
     bool board_due, move_due, broken;
     uint64_t move_generation;

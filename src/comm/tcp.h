@@ -35,8 +35,8 @@
 #define TCP_VOID UINT32_C(0x64696f76)
 #define TCP_WORD_BYTES 4
 #define TCP_BUFFER 16384
-#define TCP_QUEUE 16      /* notes that send() takes … */
-#define TCP_QUEUE_MORE 4  /* … and how many proofs fit behind them */
+#define TCP_QUEUE 16      /* notes that send() takes */
+#define TCP_QUEUE_MORE 4  /* how many proofs fit behind them */
 #define TCP_PIECES_MAX 48 /* of frames in one sendmsg(): two from each, and the data */
 #define TCP_CLOSE_MS 100  /* to get rid of what is queued */
 /* After so long without a sign of life from its host a peer is lost, on links that carry something
@@ -73,14 +73,14 @@ struct tcp_in {
     uint64_t said; /* the newest generation that a MOVE has come for */
 
     bool at_note; /* the rest is of this one */
-    bool held;    /* … which waits for the group to move */
-    bool shown;   /* … or which head() has given to the caller */
+    bool held;    /* the note waits for the group to move */
+    bool shown;   /* head() has given the note to the caller */
     struct note note;
     uint8_t *place; /* where its bytes go; NULL: not asked for yet */
-    bool lent;      /* … which is the caller's */
+    bool lent;      /* `place` is the caller's */
     size_t got;
     bool whole;  /* the word, too */
-    bool counts; /* … and which it was */
+    bool counts; /* the word was TCP_COUNTS */
 
     uint8_t *own; /* NOTE_DATA_MAX, when first needed; aligned for every type */
 };
@@ -131,7 +131,7 @@ int tcp_lose(struct tcp_link *t, int status, const char *why);
 int tcp_read_more(struct tcp_link *t, uint8_t *place, size_t room, size_t *placed_out);
 /* Until n bytes are in the buffer, one after the other. */
 int tcp_have(struct tcp_link *t, size_t n);
-/* … of a note that is done with. */
+/* Skips what is left of a note that is done with. */
 int tcp_skip_rest(struct tcp_link *t);
 /* The note at hand is done with. */
 void tcp_finish(struct tcp_in *in);

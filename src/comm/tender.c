@@ -147,12 +147,6 @@ static void *tender_run(void *arg)
     return NULL;
 }
 
-static int start(struct comm *c)
-{
-    c->tender->running = thread_start(&c->tender->thread, tender_run, c) == MU_OK;
-    return c->tender->running ? MU_OK : MU_EIO;
-}
-
 static int fail(char *error, const char *what)
 {
     snprintf(error, COMM_ERROR_MAX, "%s: %s; is the limit of open files or threads reached?", what,
@@ -183,7 +177,8 @@ int tender_open(struct comm *c, const struct comm_config *config, char *error)
     if (rc != MU_OK) {
         goto err_tender;
     }
-    if (start(c) != MU_OK) {
+    t->running = thread_start(&t->thread, tender_run, c) == MU_OK;
+    if (!t->running) {
         rc = fail(error, "can't start a thread");
         goto err_tender;
     }

@@ -29,8 +29,8 @@
 /* What an event is about: in the upper byte of epoll's data, a number in the rest. */
 enum tender_what {
     WHAT_WAKE,
-    WHAT_TCP,  /* a listener … */
-    WHAT_UNIX, /* … */
+    WHAT_TCP,  /* the listener for TCP */
+    WHAT_UNIX, /* the unix listener */
     WHAT_HAND,
     WHAT_LINK, /* its socket, or the pidfd of its peer */
 };
@@ -59,16 +59,16 @@ struct want {
     struct member member;
     bool sought;        /* comm_move() waits for it */
     bool named;         /* the generation of comm_want() names it */
-    bool linked;        /* there is a live link … */
-    uint64_t since_ns;  /* … or none, since then */
+    bool linked;        /* there is a live link */
+    uint64_t since_ns;  /* when `linked` became what it is */
     uint64_t turn_ns;   /* not to be dialed before this, for the other side may */
-    uint64_t next_ns;   /* the thread's: when to dial (again) … */
-    uint32_t pause_ms;  /* … and how long after that */
+    uint64_t next_ns;   /* the thread's: when to dial (again) */
+    uint32_t pause_ms;  /* the thread's: how long to wait after that */
     struct hand *hand;  /* the thread's: under way */
     uint32_t refused_n; /* the thread's: how often its unix socket came to nothing */
     bool said;          /* the thread's: that it can't be dialed was logged */
-    uint8_t made;       /* the thread's: path of the last link … */
-    uint64_t made_ns;   /* … and when */
+    uint8_t made;       /* the thread's: path of the last link; 0: none */
+    uint64_t made_ns;   /* the thread's: when that was made */
 };
 
 struct tender {
@@ -194,7 +194,7 @@ void group_free(struct comm_group *g);
 void group_set(struct comm *c, const struct comm_group *g);
 /* The engine's holder: sends what is queued, as far as it goes; true: something is left. */
 bool group_flush(struct comm *c);
-/* … and c->lock: this link is the one to that rank. */
+/* The engine's holder, under c->lock: this link is the one to that rank. */
 void group_adopt(struct comm *c, uint32_t rank, struct link *l);
 
 /* "n3.0#2", for the log. */

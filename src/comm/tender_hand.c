@@ -3,26 +3,14 @@
 #include "comm/tender.h"
 
 #include "base/hook.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-static void fresh_nonce(uint8_t nonce[HELLO_NONCE_BYTES])
-{
-    size_t n = 0;
-
-    while (n < HELLO_NONCE_BYTES) {
-        const ssize_t got = getrandom(nonce + n, HELLO_NONCE_BYTES - n, 0);
-
-        mu_assert(got > 0 || errno == EINTR);
-        n += got > 0 ? (size_t)got : 0;
-    }
-}
 
 static int watch(struct comm *c, struct hand *h)
 {
@@ -47,7 +35,7 @@ int hand_open(struct comm *c, int fd, uint8_t path, struct want *want, struct ha
     h->want = want;
     h->connecting = want != NULL;
     h->due_ns = wait_now_ns() + HELLO_TIMEOUT_MS * MS;
-    fresh_nonce(nonce);
+    random_bytes(nonce, sizeof(nonce));
     pthread_mutex_lock(&c->lock);
     if (want != NULL) {
         hello_dial(&h->hello, &c->hello, want->member.worker, nonce, h->out);

@@ -1,8 +1,10 @@
 /* Waiting for peers: for a moment by looking again and again, then asleep.
  *
  *   wait_begin(&w, comm);              what it is for is added by each link's await()
- *   while (nothing can be done) { … link->ops->await(l, rx, tx, &w) for all …; rc = wait_for(&w,
- * due_ns); }
+ *   while (nothing can be done) {
+ *       link->ops->await(l, rx, tx, &w) for all links;
+ *       rc = wait_for(&w, due_ns);
+ *   }
  *
  * With shared memory alone one sleeps on futexes, with sockets alone or both in poll(): then
  * peers in shared memory ring an eventfd instead. The alarm of the comm is part of every wait: it
@@ -36,8 +38,8 @@ struct waiter {
     uint32_t alarm_seen;
     uint32_t rounds_n;       /* how often it has slept since something happened */
     uint32_t words_n, fds_n; /* what was added; those for which there is no room are counted, too */
-    uint64_t counted;        /* the generation for which … */
-    uint32_t here_n;         /* … so many members are on this host, at most cores_n + 1 */
+    uint64_t counted;        /* the generation for which here_n was counted */
+    uint32_t here_n;         /* its members on this host, at most cores_n + 1 */
     struct wait_word words[WAIT_WORDS_MAX];
     struct pollfd *fds; /* the comm's, WAIT_FDS_MAX of them */
 };

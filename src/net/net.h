@@ -3,6 +3,7 @@
 #define NET_NET_H
 
 #include "base/address.h"
+#include "base/random.h"
 
 #define NET_ERROR_MAX ADDRESS_ERROR_MAX
 
@@ -11,9 +12,6 @@ uint64_t net_now_ms(void);
 
 /* Wall clock since 1970, for people only. */
 uint64_t net_wall_ms(void);
-
-/* Bytes for keys and ids; never fails. */
-void net_random(void *out, size_t n);
 
 /* A number that all processes of this host share and that survives restarts of them. */
 uint64_t net_host_id(void);

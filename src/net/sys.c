@@ -1,11 +1,9 @@
-/* Clocks, randomness, and who this host is. */
+/* Clocks, and who this host is. */
 #include "base/prng.h"
 #include "net/net.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,21 +25,6 @@ uint64_t net_now_ms(void)
 uint64_t net_wall_ms(void)
 {
     return read_ms(CLOCK_REALTIME);
-}
-
-void net_random(void *out, size_t n)
-{
-    uint8_t *p = out;
-
-    while (n > 0) {
-        ssize_t got = getrandom(p, n, 0);
-
-        mu_assert(got > 0 || errno == EINTR);
-        if (got > 0) {
-            p += got;
-            n -= (size_t)got;
-        }
-    }
 }
 
 static uint64_t mix_text(const char *text, size_t n)

@@ -127,8 +127,8 @@ static int make_token(const char *path, char *error)
     uint64_t salt;
     int rc;
 
-    net_random(&fresh, sizeof(fresh));
-    net_random(&salt, sizeof(salt));
+    random_bytes(&fresh, sizeof(fresh));
+    random_bytes(&salt, sizeof(salt));
     snprintf(temp, sizeof(temp), "%s.%016llx", path, (unsigned long long)salt);
     int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 

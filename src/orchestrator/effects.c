@@ -98,7 +98,7 @@ static void emit(struct effects *fx, const struct effect *e)
 static void fill_random(struct effects *fx, uint8_t *out, size_t n)
 {
     (void)fx;
-    net_random(out, n);
+    random_bytes(out, n);
 }
 
 void effects_init(struct orchestrator *o)

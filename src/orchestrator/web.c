@@ -64,7 +64,7 @@ int web_init(struct orchestrator *o, const struct orchestrator_config *config, c
         snprintf(error, STORE_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
-    net_random(&life, sizeof(life));
+    random_bytes(&life, sizeof(life));
     snprintf(w->life, sizeof(w->life), "%016" PRIx64, life);
     TAILQ_INIT(&w->waits);
     w->o = o;

@@ -12,6 +12,7 @@
  * What is refused stays as it is: SQLite is not let near an empty database, whose log it would
  * delete, and is kept from folding the log into a database that was not found good. */
 #include "store/journal.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -206,9 +206,7 @@ static int create_head(struct journal *j)
     struct head_mark mark = {0};
     int rc;
 
-    if (getrandom(mark.id, sizeof(mark.id), 0) != (ssize_t)sizeof(mark.id)) {
-        return journal_errno(j, "make an id for", j->db_path);
-    }
+    random_bytes(mark.id, sizeof(mark.id));
     mark.chain = journal_genesis(mark.id);
     rc = head_create(&j->head, &mark);
     return rc == SQLITE_OK ? MU_OK : journal_sqlite_error(j, rc, "write the head of");

@@ -58,7 +58,7 @@ int kit_open(void **state)
         return -1;
     }
     setenv("TMPDIR", k->dir, 1);
-    net_random(k->token.secret, sizeof(k->token.secret));
+    random_bytes(k->token.secret, sizeof(k->token.secret));
     k->lease_ms = 10000;
     *state = k;
     return 0;

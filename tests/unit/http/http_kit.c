@@ -122,8 +122,8 @@ void http_kit_init(struct http_kit *k)
 {
     memset(k, 0, sizeof(*k));
     strcpy(k->config.listen.host, "127.0.0.1");
-    net_random(k->config.viewer, 32);
-    net_random(k->config.operator, 32);
+    random_bytes(k->config.viewer, 32);
+    random_bytes(k->config.operator, 32);
     print_hex(k->config.viewer, http_kit_viewer);
     print_hex(k->config.operator, http_kit_operator);
     k->config.routes = routes;

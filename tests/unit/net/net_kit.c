@@ -65,7 +65,7 @@ void kit_open(struct kit *k, const struct listen_config *config)
     assert_int_equal(uv_loop_init(&k->loop), 0);
     uv_timer_init(&k->loop, &k->tick);
     uv_timer_start(&k->tick, on_tick, 5, 5);
-    net_random(&k->token, sizeof(k->token));
+    random_bytes(&k->token, sizeof(k->token));
     assert_int_equal(tls_server_open(&k->token, &k->server_tls, error), MU_OK);
     assert_int_equal(tls_client_open(&k->token, &k->client_tls, error), MU_OK);
     assert_int_equal(endpoint_parse("127.0.0.1:0", 0, &at, error), MU_OK);

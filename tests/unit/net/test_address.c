@@ -154,8 +154,8 @@ static void random_bytes_differ(void **state)
 {
     uint8_t a[300] = {0}, b[300] = {0};
 
-    net_random(a, sizeof(a));
-    net_random(b, sizeof(b));
+    random_bytes(a, sizeof(a));
+    random_bytes(b, sizeof(b));
     assert_memory_not_equal(a, b, sizeof(a));
     assert_memory_not_equal(a + 280, b + 280, 20);
 }

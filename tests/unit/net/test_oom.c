@@ -148,7 +148,7 @@ static void running_out_of_memory_costs_one_connection_at_most(void **state)
     uint32_t lost_n = 0, nth;
 
     log_set_level(LOG_ERROR);
-    net_random(&token, sizeof(token));
+    random_bytes(&token, sizeof(token));
     big = kit_big(300000, 9);
     (void)play(&token, 0);
     const uint32_t all = deny_taken();

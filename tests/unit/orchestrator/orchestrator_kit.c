@@ -35,7 +35,7 @@ void kit_init(struct kit *k)
     assert_non_null(mkdtemp(k->root));
     snprintf(k->data, sizeof(k->data), "%s/data", k->root);
     snprintf(k->log, sizeof(k->log), "%s/log", k->root);
-    net_random(k->token.secret, sizeof(k->token.secret));
+    random_bytes(k->token.secret, sizeof(k->token.secret));
 }
 
 /* ---- the process ---- */
@@ -283,7 +283,7 @@ void puppet_init(struct puppet *p, const char *job, const char *name, uint32_t m
                                    .max_restarts = 3}};
     snprintf(p->hello.job, sizeof(p->hello.job), "%s", job);
     snprintf(p->hello.name, sizeof(p->hello.name), "%s", name);
-    net_random(&p->hello.incarnation, sizeof(p->hello.incarnation));
+    random_bytes(&p->hello.incarnation, sizeof(p->hello.incarnation));
     p->hello.incarnation |= 1;
     p->report = (struct report){.incarnation = 1, .phase = PHASE_WARMING};
     snprintf(p->report.addr, sizeof(p->report.addr), "127.0.0.1");
