@@ -229,10 +229,8 @@ int op_drive(struct op *op)
         }
         rc = looked != w->alarm_seen || sure ? look_around(op, sure) : MU_OK;
         sure = rc == MU_EAGAIN;
-        if (rc == MU_OK) {
-            rc = hear_aborts(op, heard);
-            heard = rc == MU_EAGAIN;
-        }
+        rc = rc == MU_OK ? hear_aborts(op, heard) : rc;
+        heard = rc == MU_EAGAIN && !sure;
         if (sure || heard) {
             continue;
         }
