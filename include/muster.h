@@ -407,7 +407,10 @@ MU_API int mu_state(mu_run *run, const char *name, void *data, size_t bytes);
 
 /* The same for what does not lie in one place. save: sets *data_out to n bytes that stay until it
  * is called again with the same arg. load: takes what save gave elsewhere. Both give MU_OK, or else
- * the call that needed them fails with what they gave. */
+ * mu_next() fails with what they gave, and asks them again in the next call. If load finds that
+ * what it is given is damaged, MU_ECORRUPT: of a checkpoint, the one before it is tried then. What
+ * save can't give for a checkpoint is logged, and the state after the next step is saved instead.
+ */
 typedef int mu_save_fn(void *arg, const void **data_out, size_t *n_out);
 typedef int mu_load_fn(void *arg, const void *data, size_t n);
 MU_API int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load,
@@ -479,7 +482,10 @@ typedef struct mu_work {
  * or its state is not what the others, or the checkpoint, have; mu_error() says how it differs.
  * MU_EINVAL: mu_put() is due. MU_EPEER: its agent is gone, or the run has failed. MU_ESTALE: the
  * job starts over from a step whose state this process has not. MU_ECORRUPT: the state that came is
- * not what was sent, or there are checkpoints and none is intact. MU_ENOMEM. */
+ * not what was sent, or there are checkpoints and none is intact.
+ *
+ * MU_ENOMEM, or what save or load gave: nothing is lost, and the same is tried in the next call.
+ * The others wait for that. Errors from MU_EDONE to MU_ESTALE above are for good. */
 MU_API int mu_next(mu_run *run, mu_work *work_out);
 
 /* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is

@@ -78,8 +78,9 @@ static int compare(const struct train *t, const struct ckpt_manifest *m)
 
 /* ---- reading ---- */
 
+/* *refused_out: load did not take it, and says nothing of damage. */
 static int read_by_call(struct ckpt *c, uint32_t part, const struct state_part *p,
-                        struct ckpt_why *why)
+                        struct ckpt_why *why, bool *refused_out)
 {
     const uint64_t bytes = ckpt_manifest(c)->parts[part].bytes;
     uint8_t *data = malloc(MAX(bytes, 1));
@@ -94,6 +95,7 @@ static int read_by_call(struct ckpt *c, uint32_t part, const struct state_part *
     if (rc == MU_OK) {
         rc = p->load(p->arg, data, bytes);
         if (rc != MU_OK) {
+            *refused_out = !train_depot_is_damage(rc);
             snprintf(why->text, sizeof(why->text), "state %s: load gave %d: %s", p->name, rc,
                      mu_strerror(rc));
         }
@@ -102,7 +104,7 @@ static int read_by_call(struct ckpt *c, uint32_t part, const struct state_part *
     return rc;
 }
 
-static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why)
+static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why, bool *refused_out)
 {
     int rc = MU_OK;
 
@@ -110,7 +112,8 @@ static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why)
     for (uint32_t i = 0; rc == MU_OK && i < t->what.state.n; i++) {
         const struct state_part *p = &t->what.state.parts[i];
 
-        rc = p->load != NULL ? read_by_call(c, i, p, why) : ckpt_read_part(c, i, p->data, why);
+        rc = p->load != NULL ? read_by_call(c, i, p, why, refused_out)
+                             : ckpt_read_part(c, i, p->data, why);
     }
     return rc;
 }
@@ -132,19 +135,25 @@ static void tell_restored(struct train *t, const struct saver *s, uint64_t step)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* MU_OK: the state is that of the checkpoint. */
-static int take(struct train *t, struct ckpt *c, const struct saver *s)
+/* The state is that of the checkpoint, or *damage_out says why it can't be. What is not the
+ * checkpoint's fault is an error: no older one is taken for that, and it can be tried again. */
+static int take(struct train *t, struct ckpt *c, const struct saver *s, int *damage_out)
 {
     const struct ckpt_mark *k = &ckpt_manifest(c)->mark;
     struct ckpt_why why = {.text = ""};
-    int rc = read_state(t, c, &why);
+    bool refused = false;
+    int rc = read_state(t, c, &why, &refused);
 
+    if (refused || rc == MU_ENOMEM) {
+        return run_fail(rc, "step %" PRIu64 " is not restored: %s", k->step, why.text);
+    }
     if (rc != MU_OK && s->config.depot && !train_depot_is_damage(rc)) {
         return train_depot_fail(rc, why.text);
     }
+    *damage_out = rc;
     if (rc != MU_OK) {
         log_error(AREA, "step %" PRIu64 " can't be restored: %s", k->step, why.text);
-        return rc;
+        return MU_OK;
     }
     t->samples_all = k->samples;
     t->what.shard.offset = k->offset;
@@ -200,7 +209,8 @@ static int find_in(struct train *t, const struct saver *s, uint64_t limit, struc
     int rc = MU_OK;
 
     *f = (struct found){.from = s};
-    if (ckpt_list(s->config.dir, s->job, &entries, &n, &why) != MU_OK) {
+    rc = ckpt_list(s->config.dir, s->job, &entries, &n, &why);
+    if (rc != MU_OK && rc != MU_ENOMEM) {
         log_error(AREA, "%s", why.text);
         return MU_OK;
     }
@@ -209,12 +219,18 @@ static int find_in(struct train *t, const struct saver *s, uint64_t limit, struc
             continue;
         }
         t->base.seen = true;
-        if (ckpt_open(s->config.dir, s->job, entries[i].step, &f->c, &why) != MU_OK) {
+        rc = ckpt_open(s->config.dir, s->job, entries[i].step, &f->c, &why);
+        if (rc == MU_OK) {
+            rc = compare(t, ckpt_manifest(f->c));
+        } else if (rc != MU_ENOMEM) {
             log_error(AREA, "step %" PRIu64 " can't be restored: %s", entries[i].step, why.text);
             f->c = NULL;
-        } else {
-            rc = compare(t, ckpt_manifest(f->c));
+            rc = MU_OK;
         }
+    }
+    if (rc == MU_ENOMEM) {
+        rc = run_fail(rc, "what was saved is not looked at: %s", why.text);
+        f->c = NULL;
     }
     if (rc != MU_OK) {
         let_go(f);
@@ -328,14 +344,13 @@ static int read_found(struct train *t, const struct found *f, int *damage_out)
 
     *damage_out = MU_OK;
     if (f->far == 0) {
-        *damage_out = take(t, f->c, f->from);
-        return MU_OK;
+        return take(t, f->c, f->from, damage_out);
     }
     rc = train_depot_open(f->from, f->far, &d);
     if (rc == MU_OK) {
         rc = compare(t, ckpt_manifest(d.c));
         if (rc == MU_OK) {
-            rc = take(t, d.c, f->from);
+            rc = take(t, d.c, f->from, damage_out);
         }
         train_depot_close(&d);
     }

@@ -58,24 +58,29 @@ void train_pause_end(struct train *t)
 
 /* ---- the state ---- */
 
+/* It is not known how many of their calls the others have made: all settle anew, and make them from
+ * the first on. Whatever failed here is told, too. */
+static int break_off(struct train *t, const struct step_todo *todo, int rc, wid lost)
+{
+    crew_failed(&t->crew, todo->term, lost, 0);
+    return rc == MU_EPEER ? MU_OK : rc;
+}
+
 /* What a fresh generation starts from, and who has it. */
 static int find_base(struct train *t, const struct step_todo *todo)
 {
     wid lost = 0;
     int rc = train_base(t, &lost);
 
-    if (rc == MU_EPEER) {
-        crew_failed(&t->crew, todo->term, lost, 0);
-        return MU_OK;
+    if (rc != MU_OK) {
+        return break_off(t, todo, rc, lost);
     }
-    if (rc == MU_OK) {
-        train_check_end(t, t->base.step);
-        train_event(t, (struct step_event){.kind = STEP_ON_BASE,
-                                           .term = todo->term,
-                                           .step = t->base.step,
-                                           .u.holds = t->base.holds});
-    }
-    return rc;
+    train_check_end(t, t->base.step);
+    train_event(t, (struct step_event){.kind = STEP_ON_BASE,
+                                       .term = todo->term,
+                                       .step = t->base.step,
+                                       .u.holds = t->base.holds});
+    return MU_OK;
 }
 
 /* Everyone who is in this generation takes part: who has the state gives it. */
@@ -89,13 +94,9 @@ static int stream(struct train *t, const struct step_todo *todo)
     wid lost = 0;
     int rc = state_stream(&t->what.state, t->crew.run->data.comm, holds, fresh, &mark, &lost);
 
-    if (rc == MU_EPEER) {
-        t->touched |= loading && !fresh;
-        crew_failed(&t->crew, todo->term, lost, 0);
-        return MU_OK;
-    }
     if (rc != MU_OK) {
-        return rc;
+        t->touched |= loading && (!fresh || rc != MU_EPEER); /* Load may have taken some of it. */
+        return break_off(t, todo, rc, lost);
     }
     if (loading) {
         t->samples_all = mark.samples;

@@ -1,11 +1,12 @@
 /* Whole workers (mu_join() to mu_leave()), each a process, and this process as their agents and
  * their orchestrator: small, and fast enough to let one of them die at every point that it comes
- * to.
+ * to, or want for memory at each.
  *
  *   sweep_worker.c  what a worker does: a trainer whose weights depend on every gradient
  *   sweep_agent.c   what they hear: lives, generations, which is active, the end; a few settings
  *   sweep_case.c    one case from start to end
- *   sweep_test.c    all cases, or a sample of them */
+ *   sweep_test.c    all cases in which one dies, or a sample of them
+ *   retry_test.c    … in which one lacks memory, and calls mu_next() again */
 #ifndef RUN_SWEEP_H
 #define RUN_SWEEP_H
 
@@ -39,6 +40,9 @@ struct sweep_case {
     enum sweep_story story;
     uint32_t victim;
     unsigned long k; /* it dies at its k-th point; 0: they are only counted */
+    bool denied;     /* it lives: in mu_next() its k-th piece of memory is denied, once */
+    const char *dir; /* for checkpoints; NULL: none are saved */
+    uint64_t from;   /* the step whose checkpoint is the newest there */
 };
 
 /* What processes share. */
@@ -47,7 +51,7 @@ struct sweep_shared {
     struct {
         _Atomic uint64_t points;
         _Atomic uint64_t steps, slices, slices_again;
-        _Atomic uint32_t done;
+        _Atomic uint32_t done, failed_n; /* failed_n: so often mu_next() was called again */
         float weights[2 * SWEEP_WEIGHTS];
     } worker[SWEEP_MAX];
 };
@@ -111,6 +115,7 @@ struct sweep_result {
     bool well;
     bool died;            /* the victim did */
     unsigned long points; /* that it came to, if it lived */
+    uint32_t failed_n;
     uint64_t generations, suspicions;
     char why[256];
 };

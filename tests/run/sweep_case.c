@@ -42,7 +42,7 @@ static struct sweep_shared *share(void)
 /* What one worker has, without an agent; made once. */
 static const float *alone(void)
 {
-    static const struct sweep_case c = {SWEEP_SHM, SWEEP_WHOLE, SWEEP_NOBODY, 0};
+    static const struct sweep_case c = {.story = SWEEP_WHOLE, .victim = SWEEP_NOBODY};
     static struct sweep_shared *kept;
     int status = 0;
     pid_t pid;
@@ -148,6 +148,7 @@ void sweep_run(const struct sweep_case *c, bool show, struct sweep_result *resul
     result_out->well = result_out->why[0] == '\0';
     if (c->victim < SWEEP_MAX) {
         result_out->points = atomic_load(&shared->worker[c->victim].points);
+        result_out->failed_n = atomic_load(&shared->worker[c->victim].failed_n);
     }
     result_out->generations = a->newest.number;
     result_out->suspicions = a->suspicions_n;

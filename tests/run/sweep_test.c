@@ -79,7 +79,7 @@ static void sweep(enum sweep_layout layout, enum sweep_story story)
 
     prng_init(&random, seed() + layout * SWEEP_STORIES + story);
     for (uint32_t victim = 0; victim < victims_n; victim++) {
-        struct sweep_case c = {layout, story, victim, 0};
+        struct sweep_case c = {.layout = layout, .story = story, .victim = victim};
         unsigned long points_n;
 
         must_go_well(&c, &counts, &result);
@@ -103,8 +103,9 @@ static void nobody_dies(void **state)
 {
     for (int layout = 0; layout < SWEEP_LAYOUTS; layout++) {
         for (int story = 0; story < SWEEP_STORIES; story++) {
-            struct sweep_case c = {(enum sweep_layout)layout, (enum sweep_story)story, SWEEP_NOBODY,
-                                   0};
+            struct sweep_case c = {.layout = (enum sweep_layout)layout,
+                                   .story = (enum sweep_story)story,
+                                   .victim = SWEEP_NOBODY};
             struct counts counts = {0};
             struct sweep_result result;
 
@@ -152,8 +153,8 @@ static bool take_out(const char *rule)
 
 static int one(int argc, char **argv)
 {
-    struct sweep_case c = {SWEEP_SHM, SWEEP_WHOLE, (uint32_t)strtoul(argv[3], NULL, 10),
-                           strtoul(argv[4], NULL, 10)};
+    struct sweep_case c = {.victim = (uint32_t)strtoul(argv[3], NULL, 10),
+                           .k = strtoul(argv[4], NULL, 10)};
     struct sweep_result result;
 
     while (c.layout < SWEEP_LAYOUTS && strcmp(sweep_layout_name(c.layout), argv[1]) != 0) {

@@ -4,6 +4,7 @@
 
 #include "base/hook.h"
 #include "core/order.h"
+#include "unit/deny.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#define PART 100 /* of the gradient: it travels while the rest is computed */
 
 struct trainer {
     const struct sweep_case *c;
@@ -52,21 +55,55 @@ static void compute(struct trainer *t, const mu_work *work, double *loss)
     *loss /= (double)work->samples_n;
 }
 
-static void update(struct trainer *t, const float *mean)
+static void update(struct trainer *t, size_t lo, size_t hi, const float *mean)
 {
-    for (size_t i = 0; i < SWEEP_WEIGHTS; i++) {
-        t->momentum[i] = 0.9f * t->momentum[i] + mean[i];
+    for (size_t i = lo; i < hi; i++) {
+        t->momentum[i] = 0.9f * t->momentum[i] + mean[i - lo];
         t->weights[i] -= 0.05f * t->momentum[i];
     }
 }
 
-/* ---- when it is to die ---- */
+/* ---- a state by calls, which fail for want of memory ---- */
+
+static int need_memory(void)
+{
+    void *memory = malloc(1);
+    int rc = memory != NULL ? MU_OK : MU_EIO; /* Whatever it is, mu_next() gives it. */
+
+    free(memory);
+    return rc;
+}
+
+static int save_momentum(void *arg, const void **data_out, size_t *n_out)
+{
+    struct trainer *t = arg;
+
+    *data_out = t->momentum;
+    *n_out = sizeof(t->momentum);
+    return need_memory();
+}
+
+static int load_momentum(void *arg, const void *data, size_t n)
+{
+    struct trainer *t = arg;
+    int rc = n == sizeof(t->momentum) ? need_memory() : MU_ECORRUPT;
+
+    if (rc == MU_OK) {
+        memcpy(t->momentum, data, n);
+    }
+    return rc;
+}
+
+/* ---- when it is to die, or to want for memory ---- */
 
 static void arm(const struct trainer *t)
 {
     char order[32];
 
-    if (t->index == t->c->victim) {
+    if (t->index == t->c->victim && t->c->denied) {
+        deny_begin_here((uint32_t)t->c->k);
+        deny_pause(); /* … until it calls. */
+    } else if (t->index == t->c->victim) {
         snprintf(order, sizeof(order), "kill:%lu", t->c->k);
         hook_arm(t->c->k != 0 ? order : NULL);
     }
@@ -114,10 +151,18 @@ static mu_run *begin(struct trainer *t)
     config.steps = SWEEP_STEPS;
     config.digest_every = 2;
     config.address = "127.0.0.1";
+    config.ckpt_dir = t->c->dir;
+    config.ckpt_steps = t->c->dir != NULL ? 1 : 0;
     check("mu_join", mu_join(&config, &run));
     check("mu_state", mu_state(run, "weights", t->weights, sizeof(t->weights)));
-    check("mu_state", mu_state(run, "momentum", t->momentum, sizeof(t->momentum)));
-    check("mu_gradient", mu_gradient(run, SWEEP_WEIGHTS, MU_F32));
+    if (t->c->denied) {
+        check("mu_state_calls", mu_state_calls(run, "momentum", save_momentum, load_momentum, t));
+        check("mu_gradient", mu_gradient(run, PART, MU_F32));
+        check("mu_gradient", mu_gradient(run, SWEEP_WEIGHTS - PART, MU_F32));
+    } else {
+        check("mu_state", mu_state(run, "momentum", t->momentum, sizeof(t->momentum)));
+        check("mu_gradient", mu_gradient(run, SWEEP_WEIGHTS, MU_F32));
+    }
     check("mu_metric", mu_metric(run, "loss"));
     check("mu_data", mu_data(run, SWEEP_SAMPLES, SWEEP_BATCH, 0, 7));
     return run;
@@ -134,7 +179,7 @@ static void finish(struct trainer *t, mu_run *run)
     atomic_store(&t->shared->worker[t->index].slices, told.slices);
     atomic_store(&t->shared->worker[t->index].slices_again, told.slices_again);
     check("mu_leave", mu_leave(run));
-    atomic_store(&t->shared->worker[t->index].points, hook_count());
+    atomic_store(&t->shared->worker[t->index].points, t->c->denied ? deny_taken() : hook_count());
     atomic_store(&t->shared->worker[t->index].done, 1);
 }
 
@@ -159,13 +204,59 @@ struct order_span __wrap_order_slice(const struct order_walk *walk, uint64_t t, 
 #define SEE(world) ((void)(world))
 #endif
 
+/* Whatever it lacked memory for it does the next time. */
+static int next(struct trainer *t, mu_run *run, mu_work *work)
+{
+    const uint32_t most = t->c->denied && t->c->k != 0 && t->index == t->c->victim ? 1 : 0;
+    uint32_t n = 0;
+    int rc;
+
+    for (;;) {
+        deny_resume();
+        rc = mu_next(run, work);
+        deny_pause();
+        if ((rc != MU_ENOMEM && rc != MU_EIO) || n++ == most) {
+            return rc;
+        }
+        fprintf(stderr, "worker: mu_next, which is called again: %s\n", mu_error());
+        atomic_fetch_add(&t->shared->worker[t->index].failed_n, 1);
+    }
+}
+
+static void on_slice(struct trainer *t, mu_run *run, const mu_work *work)
+{
+    double loss;
+
+    compute(t, work, &loss);
+    if (!t->c->denied) {
+        check("mu_put", mu_put(run, t->gradient, &loss));
+        return;
+    }
+    memcpy(work->outs[0], t->gradient, PART * sizeof(float));
+    deny_resume();
+    check("mu_part", mu_part(run, 0));
+    deny_pause();
+    memcpy(work->outs[1], t->gradient + PART, (SWEEP_WEIGHTS - PART) * sizeof(float));
+    check("mu_put", mu_put(run, work->out, &loss));
+}
+
+static void on_step(struct trainer *t, const mu_work *work)
+{
+    const size_t end = t->c->denied ? PART : SWEEP_WEIGHTS;
+
+    update(t, 0, end, work->gradients[0]);
+    if (t->c->denied) {
+        update(t, end, SWEEP_WEIGHTS, work->gradients[1]);
+    }
+    after_step(t, work);
+}
+
 _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const char *agent,
                             struct sweep_shared *shared)
 {
     struct trainer *t = calloc(1, sizeof(*t));
     mu_work work;
     mu_run *run;
-    double loss;
     int rc;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -183,14 +274,16 @@ _Noreturn void sweep_worker(const struct sweep_case *c, uint32_t index, const ch
         arm(t);
     }
     run = begin(t);
-    while ((rc = mu_next(run, &work)) == MU_OK) {
+    while ((rc = next(t, run, &work)) == MU_OK) {
         SEE(agent[0] != '\0' ? work.world : 0);
+        if (work.step <= c->from) {
+            fprintf(stderr, "worker: step %d was saved\n", (int)work.step);
+            _exit(1);
+        }
         if (work.kind == MU_SLICE) {
-            compute(t, &work, &loss);
-            check("mu_put", mu_put(run, t->gradient, &loss));
+            on_slice(t, run, &work);
         } else {
-            update(t, work.gradient);
-            after_step(t, &work);
+            on_step(t, &work);
         }
     }
     if (rc == MU_EDONE) {

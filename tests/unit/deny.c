@@ -14,13 +14,14 @@ void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 
 /* What is tested may have threads. */
-static atomic_bool counting;
+static atomic_bool counting, here_only;
+static _Thread_local bool here;
 static bool was_counting;
 static atomic_uint taken_n, denied;
 
 static bool deny(void)
 {
-    return counting && ++taken_n == denied;
+    return counting && (here || !here_only) && ++taken_n == denied;
 }
 
 void *__wrap_malloc(size_t n)
@@ -42,7 +43,14 @@ void deny_begin(uint32_t nth)
 {
     taken_n = 0;
     denied = nth;
+    here_only = false;
     counting = true;
+}
+
+void deny_begin_here(uint32_t nth)
+{
+    deny_begin(nth);
+    here = here_only = true;
 }
 
 void deny_end(void)

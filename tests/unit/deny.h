@@ -7,6 +7,8 @@
 
 /* Counts from 1 and denies the nth; 0: none. Neither after deny_end(). */
 void deny_begin(uint32_t nth);
+/* … of this thread alone. */
+void deny_begin_here(uint32_t nth);
 void deny_end(void);
 
 /* In between: what a test's own fakes need is neither counted nor denied. Goes on where it was. */
