@@ -160,6 +160,31 @@ def test_a_cluster_that_went_on_from_a_checkpoint_never_begins_from_nothing():
         assert min(job.steps())[0] == 16
 
 
+def run_by_shards(folder, names):
+    """What is left of it, by these nodes: the steps that each has seen, and the digests at its end."""
+    text = '123456789'
+    model = elastic.Model(elastic.TRAINER, len(text), 1, len(text))
+    model.args = ('--shard', text)
+    with kit.World() as world:
+        job = ckpt.Saving(world, model, folder=folder, every=1, nnodes=str(len(names)))
+        job.start_all(*names)
+        codes = [job.nodes[name].wait() for name in names]
+        assert set(codes) == {0}, codes
+        return [step for step, *_ in job.steps()], elastic.digests(job.out())
+
+
+def test_a_run_by_shards_that_is_over_makes_no_step_when_it_is_started_again():
+    with ckpt.new_folder() as folder:
+        steps, digests = run_by_shards(folder, 'ab')
+        assert sorted(steps) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5], steps
+        assert len(set(digests)) == 1 and ckpt.steps_in(folder)[-1] == 5, (digests, ckpt.steps_in(folder))
+        before = ckpt.contents(folder)
+        for names in ('ab', 'a', 'abc'):
+            found = run_by_shards(folder, names)
+            assert found == ([], digests[:1] * len(names)), f'{names} made steps {found[0]}: {found[1]}, not {digests}'
+        assert ckpt.contents(folder) == before
+
+
 # ---- what is there is damaged, or somebody else's ----
 
 def a_folder_with_three(folder, model):
