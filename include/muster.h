@@ -104,7 +104,7 @@ typedef struct mu_config {
     uint32_t slices;       /* of every step's batch: a power of two up to 1024; 8. The bits of a
                             * result depend on it, never on the number of workers */
     uint64_t steps;        /* the run ends after this many; 0: when the data does */
-    uint64_t digest_every; /* steps between comparisons of the workers' states; 100; 0: never */
+    uint64_t digest_every; /* steps between comparisons of the workers' states; 100; 0: last only */
     uint64_t check_every;  /* steps between those in which one slice is computed by two workers
                             * and compared; 0: only when somebody joins */
     int64_t step_ms;       /* a worker that does not move for this long is suspected, and the
@@ -484,8 +484,8 @@ typedef struct mu_work {
  * job starts over from a step whose state this process has not. MU_ECORRUPT: the state that came is
  * not what was sent, or there are checkpoints and none is intact.
  *
- * MU_ENOMEM, or what save or load gave: nothing is lost, and the same is tried in the next call.
- * The others wait for that. Errors from MU_EDONE to MU_ESTALE above are for good. */
+ * MU_ENOMEM, or what save or load gave: nothing is lost, and the same is tried in the next call;
+ * the other workers wait for that. Whatever else it gives, MU_EINVAL apart, is for good. */
 MU_API int mu_next(mu_run *run, mu_work *work_out);
 
 /* The slice's gradient and metrics, means over its samples. Both are copied unless gradient is
