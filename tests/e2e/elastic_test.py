@@ -427,7 +427,7 @@ def test_a_state_that_differs_stops_the_job_and_names_the_worker():
 def test_the_last_state_is_compared_too_and_what_differs_is_named():
     """Of a job that is shorter than the interval at which states are compared."""
     with kit.World() as world:
-        job = elastic.Training(world, elastic.trainer(20), nnodes='3')
+        job = elastic.Training(world, elastic.trainer(20, '--digest-every', '100'), nnodes='3')
         job.start('a', 'b')
         job.start('c', TRAINER_CORRUPT='20')
         codes = [job.nodes[name].wait() for name in 'abc']
