@@ -103,9 +103,10 @@ HALFWAY = ONCE + '''
     lose(0)
 '''
 
-# What is common to the next three. lose_me(): this worker dies in the constructor of its next gloo group, when the
+# What is common to the next four. lose_me(): this worker dies in the constructor of its next gloo group, when the
 # others know where it listens, and none of them will be reached by it. Of two addresses the one that is less waits for
-# the other to connect: with the highest of ports, all of them wait for this one.
+# the other to connect: with the highest of ports, all of them wait for this one. Or (silent) before it has told them:
+# then they wait in the store.
 CONNECTING = ONCE + '''
     import time
     import muster.torch
@@ -114,13 +115,15 @@ CONNECTING = ONCE + '''
     from gate import together
     from muster.torch import _meeting
 
-    def lose_me(after=None):
+    def lose_me(after=None, silent=False):
         PAIR = 136   # struct sockaddr_storage, and a number of 8 bytes
         stock_set = _meeting.Store.set
 
         def set_and_die(self, key, value):
             if len(value) < PAIR:
                 return stock_set(self, key, value)
+            if silent:
+                os.kill(os.getpid(), signal.SIGKILL)
             value = bytearray(value)
             for at in range(0, len(value), PAIR):
                 value[at + 2:at + 4] = b'\\xff\\xff'
@@ -176,6 +179,8 @@ CONNECTING_APART = CONNECTING + '''
 
 # By env://, and for a group beside the default one.
 CONNECTING_ENV = CONNECTING + '''
+    import sys
+
     def begin():
         while not dist.is_initialized():
             try:
@@ -186,13 +191,14 @@ CONNECTING_ENV = CONNECTING + '''
 
     run = muster.join()
     together(run, 3)
+    silent = sys.argv[1] == 'silent'
     if run.rank == 0:
-        lose_me()
+        lose_me(silent=silent)
     began = time.monotonic()
     begin()
     print('took', time.monotonic() - began, flush=True)
     if dist.get_rank() == 1:
-        lose_me()
+        lose_me(silent=silent)
     began = time.monotonic()
     try:
         dist.new_group(backend='gloo')
@@ -203,12 +209,10 @@ CONNECTING_ENV = CONNECTING + '''
     begin()
 '''
 
-# One dies between two steps. The others ask for their group when they know of the generation without it.
-LATE = ONCE + '''
-    import time
-    import muster.torch
-    import torch
-    import torch.distributed as dist
+# Beside training. One dies between two steps, and the others ask for their group when they know of the generation
+# without it (late); or it dies while the group is made.
+BETWEEN = CONNECTING + '''
+    import sys
 
     torch.manual_seed(1)
     model = torch.nn.Linear(4, 1)
@@ -223,9 +227,11 @@ LATE = ONCE + '''
                 step.backward((model(x) - y).pow(2).mean())
             optimizer.step()
         if run.size == 3 and not lost:
-            if run.rank == 1:
+            if run.rank == 1 and sys.argv[1] == 'late':
                 os.kill(os.getpid(), signal.SIGKILL)
-            while run.core.world()[0] == run.core.group()[0]:
+            elif run.rank == 1:
+                lose_me(silent=sys.argv[1] == 'silent')
+            while sys.argv[1] == 'late' and run.core.world()[0] == run.core.group()[0]:
                 time.sleep(0.01)
             began, lost = time.monotonic(), True
             try:
@@ -316,8 +322,9 @@ def test_those_who_were_at_different_places_when_one_was_lost_make_a_group_after
     check_took(c, 2)
 
 
-def test_a_loss_ends_the_making_of_a_gloo_group_by_env_and_of_one_beside_the_default_group(cluster):
-    c = cluster(CONNECTING_ENV, 3, flags=('--max-restarts', '0'), nnodes='1:3')
+@pytest.mark.parametrize('how', ['connecting', 'silent'])
+def test_a_loss_ends_the_making_of_a_gloo_group_by_env_and_of_one_beside_the_default_group(cluster, how):
+    c = cluster(CONNECTING_ENV, 3, args=[how], flags=('--max-restarts', '0'), nnodes='1:3')
     said = c.wait_lines('group', 3)
     assert sorted(said) == ['group 0 1', 'group 0 2', 'group 1 2']
     c.wait()
@@ -325,8 +332,9 @@ def test_a_loss_ends_the_making_of_a_gloo_group_by_env_and_of_one_beside_the_def
     check_took(c, 3)
 
 
-def test_a_worker_that_was_lost_before_the_group_of_a_step_is_asked_for_is_not_waited_for(cluster):
-    c = cluster(LATE, 3, flags=('--max-restarts', '0'), nnodes='1:3')
+@pytest.mark.parametrize('how', ['late', 'connecting', 'silent'])
+def test_a_worker_that_is_lost_before_or_while_the_group_of_a_step_is_made_is_not_waited_for(cluster, how):
+    c = cluster(BETWEEN, 3, args=[how], flags=('--max-restarts', '0'), nnodes='1:3')
     assert c.wait_lines('together', 2) == ['together 2 2'] * 2
     c.wait()
     assert not c.lines('made')
