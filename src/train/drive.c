@@ -10,7 +10,10 @@
 
 #define AREA "run"
 
-enum { FINISH_MS = 10000 }; /* the others have this long to find out how it ended here */
+enum {
+    FINISH_MS = 10000, /* the others have this long to find out how it ended here */
+    NAMING_MS = 1500   /* … and to come and say which states differ */
+};
 
 uint64_t train_now_us(void)
 {
@@ -162,17 +165,39 @@ static bool is_stopped(const struct train *t)
            (t->crew.run->alone || (!waits && run_now_ms() > t->fault.ms + FINISH_MS));
 }
 
+static bool is_to_name(const struct train *t)
+{
+    return t->crew.report.fault == FAULT_STATES && t->what.state.n > 0 && t->fault.named == 0;
+}
+
+/* The job ends as soon as one has told of it: not before they know which states differ. */
+static void tell_fault(struct train *t)
+{
+    struct mu_run *run = t->crew.run;
+
+    if (!step_diverged(&t->crew.step) || t->fault.told ||
+        (is_to_name(t) && run_now_ms() < t->fault.ms + NAMING_MS)) {
+        return;
+    }
+    pthread_mutex_lock(&run->lock);
+    t->fault.told = true;
+    if (!run->alone) {
+        told_again(run);
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
 /* Which states differ is found out once, with all who have stopped. */
 static int stop(struct train *t, const struct step_todo *todo)
 {
-    const bool states = t->crew.report.fault == FAULT_STATES && t->what.state.n > 0;
     wid lost = 0;
 
-    if (states && t->fault.named == 0 && train_name_states(t, todo->term, &lost) == MU_EPEER) {
+    if (is_to_name(t) && train_name_states(t, todo->term, &lost) == MU_EPEER) {
         t->fault.named = 0;
         crew_failed(&t->crew, todo->term, lost, 0);
         return MU_OK;
     }
+    tell_fault(t);
     return crew_hear(&t->crew, todo);
 }
 
@@ -182,6 +207,7 @@ static int find_end(struct train *t)
     struct mu_run *run = t->crew.run;
     int rc;
 
+    tell_fault(t);
     pthread_mutex_lock(&run->lock);
     rc = call_state(run);
     if (rc == MU_EDONE && run->ended && run->end.failed) {

@@ -63,8 +63,11 @@ static void on_diverged(struct train *t, const struct step_effect *e)
         t->fault.odd_one |= e->most && rank == step_rank(&t->crew.step);
     }
     log_error(AREA, "%s", why);
+    pthread_mutex_lock(&t->crew.run->lock);
     t->fault.ms = run_now_ms();
     t->fault.named = 0;
+    t->fault.told = false;
+    pthread_mutex_unlock(&t->crew.run->lock);
 }
 
 /* ---- which states ---- */

@@ -22,6 +22,10 @@ static void report(const struct train *t, struct report *r)
                : t->warm           ? PHASE_WARM
                                    : PHASE_WARMING;
     r->checkpoint = t->told.checkpoint;
+    if (r->fault == FAULT_STATES && !t->fault.told) {
+        r->fault = FAULT_NONE;
+        r->odd = 0;
+    }
 }
 
 static void want_save(struct train *t)

@@ -213,6 +213,7 @@ struct difference {
     uint64_t ms;    /* since when */
     bool odd_one;   /* this worker was not like most */
     uint64_t named; /* the term in which it was found out which states differ; 0: it was not */
+    bool told;      /* its agent may know. Under the run's lock */
     char why[ERROR_MAX];
 };
 
