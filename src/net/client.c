@@ -20,11 +20,7 @@ struct client {
     struct tls *tls;
     SSL *ssl;
     char peer[64];
-    struct inbox inbox;
-    struct inbox_desk desk;
-    const uint8_t *at; /* in bytes, what is not yet taken */
-    size_t at_n;
-    uint8_t bytes[16u << 10];
+    struct intake in;
 };
 
 /* UINT64_MAX: never. */
@@ -231,11 +227,10 @@ static int fill(struct client *cl, uint64_t end_ms, char *error)
 {
     for (;;) {
         ERR_clear_error();
-        const int n = SSL_read(cl->ssl, cl->bytes, sizeof(cl->bytes));
+        const int n = SSL_read(cl->ssl, cl->in.bytes, sizeof(cl->in.bytes));
 
         if (n > 0) {
-            cl->at = cl->bytes;
-            cl->at_n = (size_t)n;
+            intake_filled(&cl->in, (size_t)n);
             return MU_OK;
         }
         int rc = wait_session(cl, n, end_ms, error);
@@ -251,27 +246,19 @@ int client_next(struct client *cl, uint32_t wait_ms, struct wire_header *h_out,
 {
     const uint64_t end_ms = deadline(wait_ms);
     struct wire_fault fault = {0};
-    struct wire_header h;
-    const uint8_t *payload;
     int rc;
 
-    desk_clear(&cl->desk);
-    while ((rc = inbox_next(&cl->inbox, &cl->at, &cl->at_n, 0, &h, &payload, &fault)) ==
-           MU_EAGAIN) {
+    while ((rc = intake_next(&cl->in, h_out, &fault)) == MU_EAGAIN) {
         rc = fill(cl, end_ms, error);
         if (rc != MU_OK) {
             return rc;
         }
     }
-    if (rc == MU_OK) {
-        rc = desk_decode(&cl->desk, &h, payload, &fault);
-    }
     if (rc != MU_OK) {
         snprintf(error, NET_ERROR_MAX, "%s: %s", cl->peer, fault.text);
         return rc;
     }
-    *h_out = h;
-    *msg_out = &cl->desk.msg;
+    *msg_out = &cl->in.desk.msg;
     return MU_OK;
 }
 
@@ -287,7 +274,6 @@ void client_close(struct client *cl)
     hang_up(cl);
     ERR_clear_error();
     tls_close(cl->tls);
-    inbox_close(&cl->inbox);
-    desk_close(&cl->desk);
+    intake_close(&cl->in);
     free(cl);
 }

@@ -172,3 +172,34 @@ void desk_clear(struct inbox_desk *desk)
         desk_close(desk);
     }
 }
+
+void intake_close(struct intake *in)
+{
+    inbox_close(&in->inbox);
+    desk_close(&in->desk);
+    in->at_n = 0;
+}
+
+int intake_next(struct intake *in, struct wire_header *h_out, struct wire_fault *fault)
+{
+    const uint8_t *payload;
+    struct wire_header h;
+    int rc;
+
+    desk_clear(&in->desk);
+    rc = inbox_next(&in->inbox, &in->at, &in->at_n, 0, &h, &payload, fault);
+    if (rc == MU_OK) {
+        rc = desk_decode(&in->desk, &h, payload, fault);
+    }
+    if (rc == MU_OK) {
+        *h_out = h;
+    }
+    return rc;
+}
+
+void intake_filled(struct intake *in, size_t n)
+{
+    mu_assert(in->at_n == 0 && n <= sizeof(in->bytes));
+    in->at = in->bytes;
+    in->at_n = n;
+}

@@ -39,4 +39,22 @@ int desk_decode(struct inbox_desk *desk, const struct wire_header *h, const uint
                 struct wire_fault *fault);
 void desk_clear(struct inbox_desk *desk);
 
+/* An inbox and a desk of its own, for a connection that shares them with no other. */
+struct intake {
+    struct inbox inbox;
+    struct inbox_desk desk;
+    const uint8_t *at; /* the bytes that are not yet taken */
+    size_t at_n;
+    uint8_t bytes[16u << 10];
+};
+
+/* All zero is a new one. After this it is one again. */
+void intake_close(struct intake *in);
+
+/* The next frame; its message is desk.msg, valid until the next call. MU_EAGAIN: more is needed. It
+ * goes to `bytes`, and then intake_filled() is called. Anything else as inbox_next() and
+ * desk_decode(). */
+int intake_next(struct intake *in, struct wire_header *h_out, struct wire_fault *fault);
+void intake_filled(struct intake *in, size_t n);
+
 #endif

@@ -29,23 +29,9 @@ void control_wake(struct mu_run *run)
 
 int control_say(struct mu_run *run, enum wire_type type, const void *msg)
 {
-    size_t size = wire_size(type, msg);
-    size_t n = 0;
-    int rc;
+    int rc = agent_line_say(&run->line, type, msg, 0);
 
-    if (run->out_cap - run->out_n < size) {
-        size_t cap = 2 * (run->out_n + size);
-        uint8_t *out = realloc(run->out, cap);
-
-        if (out == NULL) {
-            return MU_ENOMEM;
-        }
-        run->out = out;
-        run->out_cap = cap;
-    }
-    rc = wire_encode(type, msg, 0, 0, run->out + run->out_n, size, &n);
     if (rc == MU_OK) {
-        run->out_n += n;
         control_wake(run);
     }
     return rc;
@@ -62,7 +48,7 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
     (void)vsnprintf(run->why, sizeof(run->why), fmt, args);
     va_end(args);
     run->lost = status;
-    run->out_n = 0;
+    run->line.out_n = 0;
     data_stop(run);
     values_end(run, status, run->why);
     settings_end(run, status, run->why);
@@ -71,64 +57,33 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 static void send_out(struct mu_run *run)
 {
-    while (run->out_n > 0 && run->lost == MU_OK) {
-        ssize_t n = send(run->fd, run->out, run->out_n, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0 && errno == EAGAIN) {
-            return;
-        }
-        if (n < 0) {
-            control_lost(run, MU_EPEER, "the agent of this node is gone: %s", strerror(errno));
-            return;
-        }
-        memmove(run->out, run->out + n, run->out_n - (size_t)n);
-        run->out_n -= (size_t)n;
+    if (run->lost == MU_OK && agent_line_send(&run->line, MSG_DONTWAIT) == MU_EPEER) {
+        control_lost(run, MU_EPEER, "the agent of this node is gone: %s", strerror(errno));
     }
 }
 
-/* Frames that are whole. */
-static void take_frames(struct mu_run *run)
-{
-    struct wire_fault fault = {0};
-    struct wire_header h;
-    union wire_any msg;
-    int rc = MU_OK;
-
-    while (run->lost == MU_OK && (rc = reader_next(&run->in, &h, &msg, &fault)) == MU_OK) {
-        told_frame(run, &h, &msg);
-    }
-    if (run->lost == MU_OK && rc != MU_EAGAIN) {
-        control_lost(run, rc, "the agent of this node can't be understood: %s", fault.text);
-    }
-}
-
-/* Reads what is there, without the lock for as long as nothing is to be changed. */
+/* Takes what has come. */
 static void receive(struct mu_run *run)
 {
-    uint8_t *at;
-    size_t room;
-    ssize_t n;
+    struct intake *in = &run->line.in;
+    struct wire_fault fault = {0};
+    struct wire_header h;
+    int rc;
 
-    if (reader_room(&run->in, &at, &room) != MU_OK) {
-        pthread_mutex_lock(&run->lock);
-        control_lost(run, MU_ENOMEM, "out of memory while reading from the agent");
-        pthread_mutex_unlock(&run->lock);
-        return;
-    }
-    n = recv(run->fd, at, room, MSG_DONTWAIT);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-        return;
-    }
     pthread_mutex_lock(&run->lock);
-    if (n > 0) {
-        reader_filled(&run->in, (size_t)n);
-        take_frames(run);
-    } else {
-        control_lost(run, MU_EPEER, "the agent of this node is gone%s%s", n < 0 ? ": " : "",
-                     n < 0 ? strerror(errno) : "");
+    rc = agent_line_receive(&run->line);
+    if (rc == MU_EPEER) {
+        control_lost(run, rc, "the agent of this node is gone%s%s", errno != 0 ? ": " : "",
+                     errno != 0 ? strerror(errno) : "");
+    }
+    while (rc == MU_OK && run->lost == MU_OK) {
+        rc = intake_next(in, &h, &fault);
+        if (rc == MU_OK) {
+            told_frame(run, &h, &in->desk.msg);
+        }
+    }
+    if (rc != MU_OK && rc != MU_EAGAIN) { /* Unless it is lost already. */
+        control_lost(run, rc, "the agent of this node can't be understood: %s", fault.text);
     }
     pthread_mutex_unlock(&run->lock);
 }
@@ -145,7 +100,7 @@ static int beat(struct mu_run *run)
         struct msg_beat m = {run->life.worker};
 
         run->beat_ms = now_ms + MAX(run->life.lease_ms / 4, (uint32_t)BEAT_MIN_MS);
-        if (run->out_n < BACKLOG_MAX && control_say(run, WIRE_BEAT, &m) != MU_OK) {
+        if (run->line.out_n < BACKLOG_MAX && control_say(run, WIRE_BEAT, &m) != MU_OK) {
             control_lost(run, MU_ENOMEM, "out of memory for a beat");
         }
     }
@@ -175,9 +130,9 @@ static bool last_words(struct mu_run *run)
         metrics_flush(run);
         send_out(run);
     }
-    if (run->out_n == 0 && !run->shut) {
+    if (run->line.out_n == 0 && !run->shut) {
         run->shut = true;
-        shutdown(run->fd, SHUT_WR);
+        shutdown(run->line.fd, SHUT_WR);
     }
     return run->lost != MU_OK || run_now_ms() >= run->stop_ms;
 }
@@ -196,8 +151,8 @@ static void *control_main(void *arg)
         wait_ms = run->stop ? LAST_WORDS_POLL_MS : tend(run);
         send_out(run);
         over = last_words(run);
-        fds[1].fd = run->lost == MU_OK ? run->fd : -1;
-        fds[1].events |= run->out_n > 0 ? POLLOUT : 0;
+        fds[1].fd = run->lost == MU_OK ? run->line.fd : -1;
+        fds[1].events |= run->line.out_n > 0 ? POLLOUT : 0;
         pthread_mutex_unlock(&run->lock);
 
         if (over || poll(fds, 2, wait_ms) < 0) {

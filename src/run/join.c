@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,11 +27,6 @@ void mu_config_init(mu_config *config)
 
 /* ---- the environment ---- */
 
-struct place {
-    const char *socket; /* NULL: there is no agent */
-    struct msg_attach attach;
-};
-
 static int parse(const char *name, int base, uint64_t max, uint64_t *out)
 {
     const char *text = getenv(name);
@@ -53,25 +45,25 @@ static int parse(const char *name, int base, uint64_t max, uint64_t *out)
     return MU_OK;
 }
 
-static int find_place(struct place *p)
+static int find_place(struct agent_place *p)
 {
-    struct sockaddr_un at;
+    const char *socket = getenv("MUSTER_SOCKET");
     uint64_t slot, cookie;
     int rc;
 
-    *p = (struct place){.socket = getenv("MUSTER_SOCKET")};
-    if (p->socket == NULL || p->socket[0] == '\0') {
-        p->socket = NULL;
+    *p = (struct agent_place){.socket = ""};
+    if (socket == NULL || socket[0] == '\0') {
         return MU_OK;
     }
-    if (strlen(p->socket) >= sizeof(at.sun_path)) {
-        return run_fail(MU_EINVAL, "MUSTER_SOCKET is too long for a socket: '%s'", p->socket);
+    if (strlen(socket) >= sizeof(p->socket)) {
+        return run_fail(MU_EINVAL, "MUSTER_SOCKET is too long for a socket: '%s'", socket);
     }
     rc = parse("MUSTER_SLOT", 10, SLOTS_MAX - 1, &slot);
     if (rc == MU_OK) {
         rc = parse("MUSTER_COOKIE", 16, UINT64_MAX, &cookie);
     }
     if (rc == MU_OK) {
+        strcpy(p->socket, socket);
         p->attach = (struct msg_attach){
             .slot = (uint32_t)slot, .cookie = cookie, .pid = (uint32_t)getpid()};
     }
@@ -123,15 +115,11 @@ static void run_close(struct mu_run *run)
     }
     regroup_close(run);
     data_close(run);
-    if (run->fd >= 0) {
-        close(run->fd);
-    }
+    agent_line_close(&run->line);
     if (run->wake_fd >= 0) {
         close(run->wake_fd);
     }
-    reader_close(&run->in);
     membership_close(run->newest);
-    free(run->out);
     free(run->ckpt_dir);
     config_close(&run->settings);
     pthread_mutex_destroy(&run->lock);
@@ -139,7 +127,8 @@ static void run_close(struct mu_run *run)
     free(run);
 }
 
-static int run_open(const mu_config *config, struct mu_run **run_out)
+static int run_open(const mu_config *config, const struct agent_place *place,
+                    struct mu_run **run_out)
 {
     struct mu_run *run = calloc(1, sizeof(*run));
     int rc;
@@ -151,10 +140,11 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
     run->config = *config;
     run->config.address = run->config.ckpt_dir = NULL;
     run->pid = getpid();
-    run->fd = run->wake_fd = -1;
+    run->place = *place;
+    run->wake_fd = -1;
+    agent_line_init(&run->line, &run->place);
     run->rank = -1;
     run->request = first_request();
-    reader_init(&run->in);
     if (config->address != NULL) {
         snprintf(run->addr, sizeof(run->addr), "%s", config->address);
     }
@@ -193,33 +183,29 @@ static int join_alone(struct mu_run *run)
 
 /* ---- with an agent ---- */
 
-static int connect_to(struct mu_run *run, const char *path, uint64_t due_ms)
+static int connect_to(struct mu_run *run, uint64_t due_ms)
 {
     const uint64_t now_ms = run_now_ms();
     const uint64_t left_ms = due_ms > now_ms ? MIN(due_ms - now_ms, (uint64_t)INT32_MAX) : 1;
-    const struct timeval left = {(time_t)(left_ms / 1000), (suseconds_t)(left_ms % 1000) * 1000};
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int rc;
+    const char *path = run->place.socket;
+    int rc = MU_ELIMIT;
 
-    memcpy(at.sun_path, path, strlen(path) + 1);
-    run->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (run->fd < 0 || run->wake_fd < 0) {
-        return run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
+    if (run->wake_fd >= 0) {
+        rc = agent_line_dial(&run->line, (uint32_t)left_ms, false);
     }
-    /* An agent that does not accept must not hold us up: connect() heeds it. */
-    setsockopt(run->fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof(left));
-    do {
-        rc = connect(run->fd, (const struct sockaddr *)&at, sizeof(at));
-    } while (rc < 0 && errno == EINTR);
-    if (rc < 0 && errno == EAGAIN) {
-        return run_fail(MU_ETIMEDOUT, "the agent at %s (MUSTER_SOCKET) does not accept", path);
+    switch (rc) {
+    case MU_OK:
+        return MU_OK;
+    case MU_ELIMIT:
+        return run_fail(rc, "can't make a socket: %s", strerror(errno));
+    case MU_ETIMEDOUT:
+        return run_fail(rc, "the agent at %s (MUSTER_SOCKET) does not accept", path);
+    case MU_EPEER:
+        return run_fail(rc, "no agent answers at %s (MUSTER_SOCKET): %s", path, strerror(errno));
+    default:
+        return run_fail(rc, "out of memory for a run");
     }
-    if (rc < 0) {
-        return run_fail(MU_EPEER, "no agent answers at %s (MUSTER_SOCKET): %s", path,
-                        strerror(errno));
-    }
-    return MU_OK;
 }
 
 /* Waits for the agent's answer. */
@@ -241,21 +227,13 @@ static int wait_for_life(struct mu_run *run, uint64_t due_ms)
     return rc;
 }
 
-static int join_agent(struct mu_run *run, const struct place *p, uint64_t due_ms)
+static int join_agent(struct mu_run *run, uint64_t due_ms)
 {
-    int rc = connect_to(run, p->socket, due_ms);
+    int rc = connect_to(run, due_ms);
 
-    if (rc != MU_OK) {
-        return rc;
+    if (rc == MU_OK) {
+        rc = control_start(run);
     }
-    run->slot = p->attach.slot;
-    run->place.attach = p->attach;
-    snprintf(run->place.socket, sizeof(run->place.socket), "%s", p->socket);
-    rc = control_say(run, WIRE_ATTACH, &p->attach);
-    if (rc != MU_OK) {
-        return run_fail(rc, "out of memory for a run");
-    }
-    rc = control_start(run);
     if (rc != MU_OK) {
         return rc;
     }
@@ -298,7 +276,7 @@ int mu_join(const mu_config *config, mu_run **run_out)
 {
     mu_config defaults;
     struct mu_run *run = NULL;
-    struct place place;
+    struct agent_place place;
     int rc;
 
     log_init();
@@ -317,12 +295,11 @@ int mu_join(const mu_config *config, mu_run **run_out)
     if (!claim()) {
         return run_fail(MU_EBUSY, "this process has joined already: mu_leave() first");
     }
-    rc = run_open(config, &run);
+    rc = run_open(config, &place, &run);
     if (rc != MU_OK) {
         goto err_claim;
     }
-    rc = place.socket == NULL ? join_alone(run)
-                              : join_agent(run, &place, run_due_ms(config->join_ms));
+    rc = place.socket[0] == '\0' ? join_alone(run) : join_agent(run, run_due_ms(config->join_ms));
     if (rc != MU_OK) {
         goto err_run;
     }

@@ -133,7 +133,7 @@ int metrics_tend(struct mu_run *run)
         return (int)(m->at_ms - now_ms);
     }
     m->at_ms = now_ms + METRICS_MS;
-    if (run->out_n >= BACKLOG_MAX) {
+    if (run->line.out_n >= BACKLOG_MAX) {
         return METRICS_MS;
     }
     say(run);

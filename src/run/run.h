@@ -1,8 +1,8 @@
 /* libmuster from inside: one worker, its connection to its agent, and the thread that tends it.
  *
- * Threads: `lock` guards everything but what only the control thread touches (`in`) and what is
- * set before it starts (`fd`, `wake_fd`, `pid`, `slot`, `alone`). Callers put frames into `out`,
- * wake the thread and wait for `changed`; the thread reads, answers and broadcasts. Whoever calls
+ * Threads: `lock` guards everything but what is set before the control thread starts (`line.fd`,
+ * `wake_fd`, `place`, `pid`, `alone`). Callers queue frames on `line`, wake the thread and wait for
+ * `changed`; the thread sends, reads, answers and broadcasts. Whoever calls
  * into the data plane (comm/) and may wait there does so without the lock; the control thread tells
  * it what never waits (fence, newest, stop). */
 #ifndef RUN_RUN_H
@@ -10,9 +10,8 @@
 
 #include "comm/comm.h"
 #include "core/config.h"
-#include "run/depot_line.h"
+#include "run/agent_line.h"
 #include "run/marks.h"
-#include "run/reader.h"
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -98,13 +97,11 @@ struct mu_run {
     char *ckpt_dir;   /* NULL: the environment's */
     pid_t pid;        /* of the process that joined: a forked child is another */
     bool alone;
-    int fd;
-    int wake_fd;              /* eventfd: there is something in `out`, or it is time to stop */
-    struct depot_place place; /* … of its agent */
-    uint32_t slot;
+    int wake_fd; /* eventfd: there is something to be sent, or it is time to stop */
+    struct agent_place place;
+    struct agent_line line; /* to the agent */
     char addr[ADDR_MAX_LEN];
     pthread_t thread;
-    struct reader in;
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */
@@ -114,8 +111,6 @@ struct mu_run {
     bool stop;     /* the thread: send what is left, see that it is read, then end … */
     bool shut;
     uint64_t stop_ms; /* … by then at the latest */
-    uint8_t *out;
-    size_t out_n, out_cap;
     uint64_t beat_ms; /* when the next is due */
 
     int lost; /* not MU_OK: the agent is gone, and `why` says how */
@@ -170,7 +165,7 @@ uint64_t run_due_ms(int64_t timeout_ms);
 
 /* ---- control.c: the thread ---- */
 
-/* Starts it on run->fd, with the first frame in `out`. MU_ENOMEM. */
+/* Starts it on run->line, which is connected. MU_ENOMEM. */
 int control_start(struct mu_run *run);
 /* Sends what is left and sees that the agent has read it, for at most flush_ms; waits for its end.
  * The lock is not held. */

@@ -27,7 +27,7 @@ static void fill_crew(const struct crew *c, struct report *r)
 static void fill(const struct mu_run *run, struct report *r)
 {
     memset(r, 0, sizeof(*r));
-    r->slot = run->slot;
+    r->slot = run->place.attach.slot;
     r->incarnation = wid_incarnation(run->life.worker);
     r->step = run->step;
     r->reached = data_linked(run);
@@ -108,7 +108,7 @@ int told_progress(struct mu_run *run)
         return (int)(run->step_ms - now_ms);
     }
     run->step_ms = now_ms + PROGRESS_MS;
-    if (run->out_n >= BACKLOG_MAX) {
+    if (run->line.out_n >= BACKLOG_MAX) {
         return PROGRESS_MS;
     }
     run->step_due = false;

@@ -20,7 +20,7 @@ int audit_open(struct train *t)
         return MU_OK;
     }
     if (snprintf(path, sizeof(path), "%s/%s.%u.%d.log", folder, t->crew.run->life.node,
-                 t->crew.run->slot, (int)getpid()) >= (int)sizeof(path)) {
+                 t->crew.run->place.attach.slot, (int)getpid()) >= (int)sizeof(path)) {
         return run_fail(MU_EINVAL, "MUSTER_AUDIT is too long");
     }
     t->audit_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

@@ -8,7 +8,7 @@
 #define TRAIN_SAVER_H
 
 #include "core/message.h"
-#include "run/depot_line.h"
+#include "run/agent_line.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -61,7 +61,7 @@ struct saver {
     void (*on_saved)(void *arg, uint64_t step); /* a checkpoint is there */
     void (*on_news)(void *arg);                 /* … and saver_news() has something to say */
     void *arg;
-    const struct depot_place *place; /* for the orchestrator's; borrowed until close */
+    const struct agent_place *place; /* for the orchestrator's; borrowed until close */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */

@@ -121,18 +121,19 @@ static int be_hasty(void)
     size_t sent_n = 0;
     int room = 1 << 20;
 
-    setsockopt(run->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    setsockopt(run->line.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     worker_until("go");
     pthread_mutex_lock(&run->lock);
-    while (run->out_n < 2 * HUB_RAW_BYTES) {
+    while (run->line.out_n < 2 * HUB_RAW_BYTES) {
         control_say(run, WIRE_BEAT, &beat);
     }
     told_finished(run);
-    while (sent_n < run->out_n) {
-        ssize_t n = send(run->fd, run->out + sent_n, run->out_n - sent_n, MSG_NOSIGNAL);
+    while (sent_n < run->line.out_n) {
+        ssize_t n =
+            send(run->line.fd, run->line.out + sent_n, run->line.out_n - sent_n, MSG_NOSIGNAL);
 
         if (n <= 0) {
-            worker_say("errors", "sent %zu of %zu bytes\n", sent_n, run->out_n);
+            worker_say("errors", "sent %zu of %zu bytes\n", sent_n, run->line.out_n);
             _exit(9);
         }
         sent_n += (size_t)n;

@@ -408,7 +408,7 @@ static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
 
     expect_lost(0, 1, MU_EPROTO, "not a muster frame");
     expect_lost(4, 2, MU_EVERSION, "speaks wire version");
-    expect_lost(8, 64, MU_ELIMIT, "payload");
+    expect_lost(8, 64, MU_EPROTO, "payload");
     expect_lost(35, 1, MU_ECORRUPT, "checksum");
     run = fake_join(&agent, FAKE_LIFE);
     fake_say(&agent, WIRE_RENEW, &renew);

@@ -1,5 +1,5 @@
 /* A worker's line to the orchestrator's checkpoints, with a thread that is its agent. */
-#include "run/depot_line.h"
+#include "run/agent_line.h"
 #include "unit/unit.h"
 
 #include <pthread.h>
@@ -15,8 +15,8 @@
 /* What the agent does when it has heard one DEPOT. */
 enum manner { ANSWERS, ANSWERS_IN_BYTES, REFUSES, REFUSES_AT_ONCE, CLOSES, BABBLES, LISTENS };
 
-struct desk {
-    struct depot_place place;
+struct stand {
+    struct agent_place place;
     char dir[32];
     int fd;
     enum manner manner;
@@ -38,30 +38,27 @@ static void say(int fd, enum wire_type type, const void *msg, uint64_t request, 
     }
 }
 
-static bool hear(int fd, struct reader *in, struct wire_header *h, union wire_any *msg)
+static bool hear(int fd, struct intake *in, struct wire_header *h)
 {
     struct wire_fault fault;
 
     for (;;) {
-        uint8_t *at;
-        size_t room;
         ssize_t n;
-        int rc = reader_next(in, h, msg, &fault);
+        int rc = intake_next(in, h, &fault);
 
         if (rc == MU_OK) {
             return true;
         }
         assert_int_equal(rc, MU_EAGAIN);
-        assert_int_equal(reader_room(in, &at, &room), MU_OK);
-        n = read(fd, at, room);
+        n = read(fd, in->bytes, sizeof(in->bytes));
         if (n <= 0) {
             return false;
         }
-        reader_filled(in, (size_t)n);
+        intake_filled(in, (size_t)n);
     }
 }
 
-static void answer(struct desk *d, int fd, uint64_t request)
+static void answer(struct stand *d, int fd, uint64_t request)
 {
     static uint8_t data[5000];
     const struct msg_depot_says says = {
@@ -89,22 +86,20 @@ static void answer(struct desk *d, int fd, uint64_t request)
 
 static void *serve(void *arg)
 {
-    struct desk *d = arg;
+    struct stand *d = arg;
     const struct msg_refused no = {.status = MU_ESTALE, .text = "its MUSTER_COOKIE is another's"};
     struct wire_header h;
-    union wire_any msg;
-    struct reader in;
+    static struct intake in;
     int fd;
 
     while ((fd = accept(d->fd, NULL, NULL)) >= 0) {
-        reader_init(&in);
-        assert_true(hear(fd, &in, &h, &msg));
+        assert_true(hear(fd, &in, &h));
         assert_int_equal(h.type, WIRE_ATTACH);
-        d->attach = msg.attach;
+        d->attach = in.desk.msg.attach;
         if (d->manner == REFUSES_AT_ONCE) {
             say(fd, WIRE_REFUSED, &no, 0, SIZE_MAX / 2);
         } else {
-            while (hear(fd, &in, &h, &msg)) {
+            while (hear(fd, &in, &h)) {
                 assert_int_equal(h.type, WIRE_DEPOT);
                 d->heard_n++;
                 answer(d, fd, h.request);
@@ -113,17 +108,17 @@ static void *serve(void *arg)
                 }
             }
         }
-        reader_close(&in);
+        intake_close(&in);
         close(fd);
     }
     return NULL;
 }
 
-static void desk_open(struct desk *d, enum manner manner)
+static void stand_open(struct stand *d, enum manner manner)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-    *d = (struct desk){.dir = "/tmp/muster-test-XXXXXX", .manner = manner};
+    *d = (struct stand){.dir = "/tmp/muster-test-XXXXXX", .manner = manner};
     d->place.attach = (struct msg_attach){.slot = 5, .cookie = COOKIE, .pid = 4711};
     assert_non_null(mkdtemp(d->dir));
     snprintf(d->place.socket, sizeof(d->place.socket), "%s/agent", d->dir);
@@ -134,7 +129,7 @@ static void desk_open(struct desk *d, enum manner manner)
     assert_int_equal(pthread_create(&d->agent, NULL, serve, d), 0);
 }
 
-static void desk_close(struct desk *d)
+static void stand_close(struct stand *d)
 {
     shutdown(d->fd, SHUT_RDWR);
     pthread_join(d->agent, NULL);
@@ -170,9 +165,9 @@ static void questions_are_answered_in_whatever_pieces_that_comes(void **state)
         struct ckpt_why why = {.text = ""};
         struct agent_line own;
         struct depot_line l;
-        struct desk d;
+        struct stand d;
 
-        desk_open(&d, MANNERS[i]);
+        stand_open(&d, MANNERS[i]);
         agent_line_init(&own, &d.place);
         l = agent_line_hooks(&own, 1000);
         assert_int_equal(l.patience_ms, 1000);
@@ -187,7 +182,7 @@ static void questions_are_answered_in_whatever_pieces_that_comes(void **state)
         l.close(l.arg);
         l.close(l.arg);
         agent_line_close(&own);
-        desk_close(&d);
+        stand_close(&d);
         assert_int_equal(d.heard_n, 4);
         assert_int_equal(d.attach.slot, 5);
         assert_int_equal(d.attach.cookie, COOKIE);
@@ -211,9 +206,9 @@ static void the_end_of_a_line_is_told_with_its_reason(void **state)
         struct ckpt_why why = {.text = ""};
         struct agent_line own;
         struct depot_line l;
-        struct desk d;
+        struct stand d;
 
-        desk_open(&d, CASES[i].manner);
+        stand_open(&d, CASES[i].manner);
         agent_line_init(&own, &d.place);
         l = agent_line_hooks(&own, 1000);
         assert_int_equal(l.open(l.arg, &why), MU_OK);
@@ -224,7 +219,7 @@ static void the_end_of_a_line_is_told_with_its_reason(void **state)
         assert_non_null(strstr(why.text, CASES[i].text));
         agent_line_close(&own);
         assert_int_equal(l.say(l.arg, &READ, 2, &why), MU_EIO);
-        desk_close(&d);
+        stand_close(&d);
     }
 }
 
@@ -235,9 +230,9 @@ static void without_an_answer_the_time_runs_out_and_the_line_stays(void **state)
     struct agent_line own;
     struct depot_line l;
     uint64_t request;
-    struct desk d;
+    struct stand d;
 
-    desk_open(&d, LISTENS);
+    stand_open(&d, LISTENS);
     agent_line_init(&own, &d.place);
     l = agent_line_hooks(&own, 0);
     assert_int_equal(l.open(l.arg, &why), MU_OK);
@@ -246,12 +241,12 @@ static void without_an_answer_the_time_runs_out_and_the_line_stays(void **state)
     d.manner = ANSWERS;
     assert_int_equal(ask(&l, 2, &m, &why), MU_OK);
     agent_line_close(&own);
-    desk_close(&d);
+    stand_close(&d);
 }
 
 static void without_an_agent_there_is_no_line(void **state)
 {
-    const struct depot_place place = {.socket = "/nowhere/agent"};
+    const struct agent_place place = {.socket = "/nowhere/agent"};
     struct ckpt_why why = {.text = ""};
     struct agent_line own;
     struct depot_line l;
