@@ -57,3 +57,25 @@ bool call_wait(struct mu_run *run, uint64_t due_ms)
     }
     return pthread_cond_timedwait(&run->changed, &run->lock, &at) != ETIMEDOUT;
 }
+
+void call_news(struct mu_run *run)
+{
+    run->news++;
+    pthread_cond_broadcast(&run->changed);
+    if (run->data.comm != NULL) {
+        comm_poke(run->data.comm);
+    }
+}
+
+void call_over(struct mu_run *run)
+{
+    if (run->data.comm != NULL) {
+        comm_stop(run->data.comm);
+    }
+    for (struct ask *a = run->asks; a != NULL; a = a->next) {
+        if (!a->done) {
+            ask_answer(a, MU_EDONE, "");
+        }
+    }
+    call_news(run);
+}

@@ -16,7 +16,11 @@
 enum {
     LAST_WORDS_POLL_MS = 50, /* while they are on their way */
     BEAT_MIN_MS = 10,
-    BACKLOG_MAX = 64 << 10 /* an agent that does not read this much gets no more beats */
+    /* A trainer's steps may be much faster than anybody wants to know; the newest counts. */
+    PROGRESS_MS = 50,
+    METRICS_MS = 50,
+    IDLE_MS = 60000,
+    BACKLOG_MAX = 64 << 10 /* an agent that does not read this much lags behind */
 };
 
 void control_wake(struct mu_run *run)
@@ -49,10 +53,7 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
     va_end(args);
     run->lost = status;
     run->line.out_n = 0;
-    data_stop(run);
-    values_end(run, status, run->why);
-    settings_end(run, status, run->why);
-    pthread_cond_broadcast(&run->changed);
+    call_over(run);
 }
 
 static void send_out(struct mu_run *run)
@@ -88,34 +89,46 @@ static void receive(struct mu_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* Says that we live, if it is time to; gives how long poll() may wait. */
-static int beat(struct mu_run *run)
+/* Is it time to say this? If it stays due, *next_ms is when to look again. */
+static bool is_time(const struct mu_run *run, struct paced *p, uint32_t every_ms, uint64_t now_ms,
+                    uint64_t *next_ms)
 {
-    uint64_t now_ms = run_now_ms();
+    bool said = false;
+
+    if (p->due && p->at_ms <= now_ms) {
+        p->at_ms = now_ms + every_ms;
+        said = run->line.out_n < BACKLOG_MAX;
+        p->due = !said;
+    }
+    *next_ms = p->due ? MIN(*next_ms, p->at_ms) : *next_ms;
+    return said;
+}
+
+/* Says what is due; gives how long poll() may wait. */
+static int tend(struct mu_run *run)
+{
+    const uint32_t beat_ms = MAX(run->life.lease_ms / 4, (uint32_t)BEAT_MIN_MS);
+    const struct msg_beat m = {run->life.worker};
+    const uint64_t now_ms = run_now_ms();
+    uint64_t next_ms = now_ms + IDLE_MS;
 
     if (!run->attached || run->lost != MU_OK) {
         return -1;
     }
-    if (run->beat_ms <= now_ms) {
-        struct msg_beat m = {run->life.worker};
-
-        run->beat_ms = now_ms + MAX(run->life.lease_ms / 4, (uint32_t)BEAT_MIN_MS);
-        if (run->line.out_n < BACKLOG_MAX && control_say(run, WIRE_BEAT, &m) != MU_OK) {
+    if (is_time(run, &run->beat, beat_ms, now_ms, &next_ms)) {
+        run->beat.due = true;
+        next_ms = MIN(next_ms, run->beat.at_ms);
+        if (control_say(run, WIRE_BEAT, &m) != MU_OK) {
             control_lost(run, MU_ENOMEM, "out of memory for a beat");
         }
     }
-    return (int)MIN(run->beat_ms - now_ms, 60000u);
-}
-
-/* What is due; gives how long poll() may wait. */
-static int tend(struct mu_run *run)
-{
-    int wait_ms = beat(run);
-    int step_ms = told_progress(run);
-    int metrics_ms = metrics_tend(run);
-
-    wait_ms = step_ms < 0 ? wait_ms : MIN(wait_ms, step_ms);
-    return metrics_ms < 0 ? wait_ms : MIN(wait_ms, metrics_ms);
+    if (is_time(run, &run->progress, PROGRESS_MS, now_ms, &next_ms)) {
+        told_again(run);
+    }
+    if (is_time(run, &run->metrics.pace, METRICS_MS, now_ms, &next_ms)) {
+        metrics_say(run);
+    }
+    return (int)(next_ms - now_ms);
 }
 
 /* The last words: once they are sent this side is closed, and that the agent closes its own tells
@@ -127,7 +140,9 @@ static bool last_words(struct mu_run *run)
         return false;
     }
     if (!run->shut) {
-        metrics_flush(run);
+        if (run->metrics.pace.due && run->attached && run->lost == MU_OK) {
+            metrics_say(run);
+        }
         send_out(run);
     }
     if (run->line.out_n == 0 && !run->shut) {

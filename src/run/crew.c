@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define FRAME_MAX 4096
 
@@ -17,12 +16,21 @@ enum {
     MOVE_MS = 100   /* so long it tries one term before it looks whether there is a newer one */
 };
 
+void crew_group(struct crew *c, bool settled)
+{
+    const uint64_t term = step_term(&c->step);
+    struct data *d = &c->run->data;
+
+    d->group = term;
+    d->group_as = step_self(&c->step);
+    d->info = (mu_group_info){term_generation(term), (int)step_rank(&c->step),
+                              (int)step_size(&c->step), settled};
+    d->broken = MU_OK;
+}
+
 uint64_t crew_boot_ms(void)
 {
-    struct timespec ts;
-
-    mu_assert(clock_gettime(CLOCK_BOOTTIME, &ts) == 0);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+    return run_boot_us() / 1000;
 }
 
 /* ---- effects ---- */
@@ -37,25 +45,23 @@ static void mail(struct crew *c, uint64_t term, enum wire_type type, const void 
     (void)comm_mail(c->run->data.comm, COMM_NOBODY, frame, n);
 }
 
-/* How it stands, for the agent. Another step alone can wait a little. */
+/* How it stands, for the agent. */
 static void publish(struct crew *c)
 {
     struct mu_run *run = c->run;
-    struct report r;
+    struct report *now = &run->now, was;
 
-    memset(&r, 0, sizeof(r));
-    step_report(&c->step, &r);
     pthread_mutex_lock(&run->lock);
-    run->step = run->train != NULL ? r.step : run->step; /* Of calls, the caller says it. */
-    r.step = c->report.step = 0;
-    const bool news = memcmp(&r, &c->report, sizeof(r)) != 0;
-
-    c->report = r;
-    if (!run->alone && news) {
+    memcpy(&was, now, sizeof(was));
+    step_report(&c->step, now);
+    if (run->train == NULL) {
+        now->step = was.step; /* Of calls, the caller says it. */
+    }
+    was.step = now->step;
+    if (memcmp(&was, now, sizeof(was)) != 0) {
         told_again(run);
-    } else if (!run->alone && !run->step_due) {
-        run->step_due = true;
-        control_wake(run);
+    } else {
+        told_step(run);
     }
     pthread_mutex_unlock(&run->lock);
 }
@@ -91,6 +97,7 @@ int crew_open(struct crew *c, struct mu_run *run, const struct step_config *conf
         c->run = run;
         pthread_mutex_init(&c->lock, NULL);
         run->crew = c;
+        told_clear(run);
     }
     return rc;
 }
@@ -111,22 +118,12 @@ void crew_event(struct crew *c, struct step_event e)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Under the crew's lock. */
-static bool is_active(struct crew *c, uint64_t generation)
-{
-    pthread_mutex_lock(&c->run->lock);
-    const bool active = c->run->active == generation;
-
-    pthread_mutex_unlock(&c->run->lock);
-    return active;
-}
-
 /* The same for what ends `term` (0: whichever it is in). How calls stand is told first: what went
  * well in it, or is held, also where nobody has asked for the result yet; and after that nothing
  * goes well in it. */
 static void leave_term(struct crew *c, uint64_t term, struct step_event e)
 {
-    struct step_event call = {.kind = STEP_ON_AGREED, .now_ms = crew_boot_ms()};
+    struct step_event call = {.now_ms = crew_boot_ms()};
     struct step_todo todo;
     uint64_t done_n;
     bool held;
@@ -135,14 +132,16 @@ static void leave_term(struct crew *c, uint64_t term, struct step_event e)
     step_next(&c->step, &todo);
     if (todo.what == STEP_OPEN && (term == 0 || term == todo.term)) {
         call.term = todo.term;
+        call.generation = term_generation(todo.term);
         done_n = comm_halt(c->run->data.comm, todo.term, &held);
+        pthread_mutex_lock(&c->run->lock);
+        const bool active = c->run->active == call.generation;
+
+        pthread_mutex_unlock(&c->run->lock);
         /* It may have given its part of a call that it does not hold: it is no newcomer then. */
-        if (is_active(c, term_generation(todo.term))) {
-            step_event(&c->step,
-                       &(struct step_event){.kind = STEP_ON_ACTIVE,
-                                            .now_ms = call.now_ms,
-                                            .generation = term_generation(todo.term)},
-                       &c->fx);
+        if (active) {
+            call.kind = STEP_ON_ACTIVE;
+            step_event(&c->step, &call, &c->fx);
         }
         for (uint64_t i = 0; i < done_n + held; i++) {
             call.kind = i < done_n ? STEP_ON_AGREED : STEP_ON_REDUCED;
@@ -178,16 +177,15 @@ void crew_next(struct crew *c, struct step_todo *todo_out)
 /* ---- news ---- */
 
 /* Its agent knows it by another name now. */
-static bool take_life(struct crew *c, wid self)
+static void take_life(struct crew *c, wid self)
 {
-    if (step_self(&c->step) == self) {
-        return false;
-    }
     pthread_mutex_lock(&c->lock);
     step_reset(&c->step, self);
     pthread_mutex_unlock(&c->lock);
     c->generation = c->active = c->links_term = 0;
-    return true;
+    if (c->reset != NULL) {
+        c->reset(c);
+    }
 }
 
 /* Who of the group, and of the newest generation, can't be reached now. */
@@ -229,30 +227,24 @@ int crew_news(struct crew *c)
 {
     struct mu_run *run = c->run;
     struct membership *newest;
-    bool another;
-    int rc = MU_OK;
 
     pthread_mutex_lock(&run->lock);
     c->news = run->news; /* Whatever comes from here on is looked at again. */
     const wid self = run->life.worker;
     const uint64_t active = run->active, lease_ms = run->alone ? crew_boot_ms() : run->lease_ms;
+    /* The data plane may have yet to take the name. */
+    const bool named = !run->forgetting && (run->alone || data_is_named(run));
 
-    if (run->forgetting || (!data_is_named(run) && !run->alone)) {
-        rc = MU_EAGAIN; /* The data plane has yet to take the name. */
-    }
-    newest = membership_keep(run->newest);
+    newest = named ? membership_keep(run->newest) : NULL;
     pthread_mutex_unlock(&run->lock);
-    if (rc != MU_OK) {
-        membership_close(newest);
-        return rc;
+    if (!named) {
+        return MU_EAGAIN;
     }
-    another = take_life(c, self);
-    if (another) {
-        c->reset(c);
+    if (step_self(&c->step) != self) {
+        take_life(c, self);
     }
     crew_event(c, (struct step_event){.kind = STEP_ON_TICK});
-    if (lease_ms > c->lease_ms) {
-        c->lease_ms = lease_ms;
+    if (lease_ms > step_lease_ms(&c->step)) {
         crew_event(c, (struct step_event){.kind = STEP_ON_LEASE, .time_ms = lease_ms});
     }
     if (newest != NULL && newest->g.number > c->generation) {
@@ -276,12 +268,18 @@ int crew_news(struct crew *c)
     return MU_OK;
 }
 
+/* How long it is until then, but no longer than `most`. */
+static uint64_t left_ms(uint64_t due_ms, uint64_t most)
+{
+    const uint64_t now_ms = crew_boot_ms();
+
+    return MIN(due_ms - MIN(due_ms, now_ms), most);
+}
+
 void crew_wait(struct crew *c, uint64_t due_ms)
 {
     struct mu_run *run = c->run;
-    const uint64_t now_ms = crew_boot_ms();
-    const uint64_t for_ms = due_ms > now_ms ? MIN(due_ms - now_ms, (uint64_t)NEWS_MS) : 0;
-    const uint64_t until_ms = run_now_ms() + for_ms;
+    const uint64_t until_ms = run_now_ms() + left_ms(due_ms, NEWS_MS);
     bool in_time = true;
 
     pthread_mutex_lock(&run->lock);
@@ -293,30 +291,16 @@ void crew_wait(struct crew *c, uint64_t due_ms)
 
 void crew_wake(struct crew *c)
 {
-    struct mu_run *run = c->run;
-
-    pthread_mutex_lock(&run->lock);
-    run->news++;
-    pthread_cond_broadcast(&run->changed);
-    comm_poke(run->data.comm);
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_lock(&c->run->lock);
+    call_news(c->run);
+    pthread_mutex_unlock(&c->run->lock);
 }
 
 void crew_forget(struct crew *c)
 {
-    struct mu_run *run = c->run;
-    struct msg_forget m;
-
-    pthread_mutex_lock(&run->lock);
-    if (!run->forgetting) {
-        m.worker = run->life.worker;
-        memset(&c->report, 0, sizeof(c->report));
-        run->forgetting = true;
-        if (control_say(run, WIRE_FORGET, &m) != MU_OK) {
-            control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
-        }
-    }
-    pthread_mutex_unlock(&run->lock);
+    pthread_mutex_lock(&c->run->lock);
+    told_forget(c->run);
+    pthread_mutex_unlock(&c->run->lock);
 }
 
 /* ---- the data plane ---- */
@@ -351,16 +335,16 @@ int crew_move(struct crew *c, const struct step_todo *todo)
 {
     struct comm *comm = c->run->data.comm;
     struct membership *m = step_group(&c->step);
-    const uint64_t now_ms = crew_boot_ms();
-    const uint64_t for_ms =
-        todo->due_ms > now_ms ? MIN(todo->due_ms - now_ms, (uint64_t)MOVE_MS) : 1;
-    wid missing = 0;
-    int rc = comm_move(comm, m, term_round(todo->term), (int64_t)for_ms, &missing);
+    const int64_t for_ms = (int64_t)MAX(left_ms(todo->due_ms, MOVE_MS), 1);
+    int rc;
 
-    c->missing = missing;
+    c->missing = 0;
+    rc = comm_move(comm, m, term_round(todo->term), for_ms, &c->missing);
     if (rc == MU_OK) {
         crew_event(c, (struct step_event){.kind = STEP_ON_MOVED, .term = todo->term});
-        c->moved(c);
+        if (c->moved != NULL) {
+            c->moved(c);
+        }
         return MU_OK;
     }
     if (rc == MU_ENOMEM || rc == MU_EINVAL) {
@@ -370,7 +354,7 @@ int crew_move(struct crew *c, const struct step_todo *todo)
     if (rc == MU_EPEER && !is_fenced(c)) {
         crew_event(c, (struct step_event){.kind = STEP_ON_CLAIM, .term = comm_claim(comm)});
         if (step_term(&c->step) == todo->term) {
-            crew_wait(c, now_ms + MOVE_MS); /* The agent will say what that one knows. */
+            crew_wait(c, crew_boot_ms() + MOVE_MS); /* The agent will say what that one knows. */
         }
     }
     return MU_OK;
@@ -382,21 +366,20 @@ static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
     struct wire_scratch none = {0};
     struct wire_header h;
     union wire_any msg;
-    struct step_event e = {.key = key};
 
     if (wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
         !step_fence(&c->step, h.generation, key)) {
         return;
     }
-    e.term = h.generation;
     if (h.type == WIRE_READY) {
-        e.kind = STEP_ON_READY;
-        e.u.ready = &msg.ready;
-        crew_event(c, e);
+        crew_event(
+            c, (struct step_event){
+                   .kind = STEP_ON_READY, .key = key, .term = h.generation, .u.ready = &msg.ready});
     } else if (h.type == WIRE_SETTLE) {
-        e.kind = STEP_ON_SETTLE;
-        e.u.settle = &msg.settle;
-        crew_event(c, e);
+        crew_event(c, (struct step_event){.kind = STEP_ON_SETTLE,
+                                          .key = key,
+                                          .term = h.generation,
+                                          .u.settle = &msg.settle});
     }
 }
 
@@ -414,9 +397,7 @@ void crew_listen(struct crew *c)
 int crew_hear(struct crew *c, const struct step_todo *todo)
 {
     struct comm *comm = c->run->data.comm;
-    const uint64_t now_ms = crew_boot_ms();
-    const uint64_t for_ms =
-        todo->due_ms > now_ms ? MIN(todo->due_ms - now_ms, (uint64_t)NEWS_MS) : 1;
+    const int64_t for_ms = (int64_t)MAX(left_ms(todo->due_ms, NEWS_MS), 1);
     const uint32_t nudges = comm_nudges(comm);
     uint8_t frame[FRAME_MAX];
     uint32_t rank;
@@ -427,7 +408,7 @@ int crew_hear(struct crew *c, const struct step_todo *todo)
         c->nudges = nudges;
         crew_event(c, (struct step_event){.kind = STEP_ON_NUDGED});
     }
-    rc = comm_hear(comm, (int64_t)for_ms, frame, sizeof(frame), &n, &rank, NULL);
+    rc = comm_hear(comm, for_ms, frame, sizeof(frame), &n, &rank, NULL);
     if (rc == MU_OK) {
         take_frame(c, frame, n);
     } else if (rc == MU_EPEER) {

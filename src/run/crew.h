@@ -17,15 +17,14 @@ struct crew {
     struct step step;
     /* The owner's: what core/step wants beside what is carried out here. */
     void (*effect)(struct crew *c, const struct step_effect *e);
-    void (*reset)(struct crew *c); /* another life: nothing of the last one is left */
-    void (*moved)(struct crew *c); /* the data plane is in another term */
+    void (*reset)(struct crew *c); /* another life: nothing of the last one is left. NULL */
+    void (*moved)(struct crew *c); /* the data plane is in another term. NULL */
 
     /* As core/step was told. */
-    uint64_t generation, active, lease_ms, links_term;
+    uint64_t generation, active, links_term;
     uint32_t changes, nudges;
-    wid missing;          /* who had not come to the term when it last moved there; 0: nobody */
-    uint64_t news;        /* of mu_run, as far as it was looked at */
-    struct report report; /* how it stands; under the run's lock */
+    wid missing;   /* who had not come to the term when it last moved there; 0: nobody */
+    uint64_t news; /* of mu_run, as far as it was looked at */
 };
 
 /* Under the run's lock; run->crew is set. MU_EINVAL, MU_ENOMEM. */
@@ -51,6 +50,10 @@ void crew_regroup(struct crew *c);
 /* What was being done in `term` with the others failed with MU_EPEER: because of `peer`, or 0.
  * idle_ms: that one did nothing for so long. */
 void crew_failed(struct crew *c, uint64_t term, wid peer, uint64_t idle_ms);
+
+/* Calls are made in its term from now on. settled: as mu_group_info has it. Under the run's lock.
+ */
+void crew_group(struct crew *c, bool settled);
 
 uint64_t crew_boot_ms(void);
 

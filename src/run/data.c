@@ -17,7 +17,7 @@ enum { WANT_MS = 1000, NUDGE_MS = 1000 };
 
 /* ---- what it is to be ---- */
 
-int data_config(struct mu_run *run, const mu_config *config)
+int data_config(struct mu_run *run)
 {
     const char *transport = getenv("MUSTER_TRANSPORT");
     const char *tls = getenv("MUSTER_TLS");
@@ -37,9 +37,6 @@ int data_config(struct mu_run *run, const mu_config *config)
         return run_fail(MU_EINVAL, "MUSTER_TLS is '%.60s'; it may be 0 or 1", tls);
     }
     d->tls = tls != NULL && strcmp(tls, "1") == 0;
-    if (config->address != NULL) {
-        snprintf(d->asked, sizeof(d->asked), "%s", config->address);
-    }
     return MU_OK;
 }
 
@@ -78,18 +75,13 @@ static int open_told(struct mu_run *run, struct comm_config *cc, char *error)
     cc->iface = NULL;
     if (comm_open(cc, &run->data.comm, again) == MU_OK) {
         log_info(AREA, "%s is no address of this host: listening on %s", host, any);
-        snprintf(run->addr, sizeof(run->addr), "%s", told);
+        snprintf(run->now.addr, sizeof(run->now.addr), "%s", told);
         return MU_OK;
     }
     return rc;
 }
 
 /* ---- a thread for what may wait: the data plane follows what the agent says ---- */
-
-static bool is_over(const struct mu_run *run)
-{
-    return run->leaving || run->given_up || run->ended || run->lost != MU_OK;
-}
 
 uint64_t data_linked(const struct mu_run *run)
 {
@@ -107,9 +99,7 @@ static void on_linked(void *arg)
     struct mu_run *run = arg;
 
     pthread_mutex_lock(&run->lock);
-    run->news++;
-    pthread_cond_broadcast(&run->changed);
-    comm_poke(run->data.comm);
+    call_news(run);
     told_again(run);
     pthread_mutex_unlock(&run->lock);
 }
@@ -122,8 +112,7 @@ static void rename_comm(struct mu_run *run)
     pthread_mutex_unlock(&run->lock);
     comm_rename(run->data.comm, self);
     pthread_mutex_lock(&run->lock);
-    run->news++;
-    pthread_cond_broadcast(&run->changed);
+    call_news(run);
 }
 
 /* Links to whomever the newest generation names. */
@@ -169,7 +158,7 @@ static void *follow_main(void *arg)
     uint64_t wanted = 0, want_ms = 0, nudge_ms = 0;
 
     pthread_mutex_lock(&run->lock);
-    while (!is_over(run)) {
+    while (call_state(run) == MU_OK) {
         const uint64_t now_ms = run_now_ms(), newest = run_newest(run);
         const bool away = run->data.away;
         const bool again = newest != 0 && !away && data_linked(run) != newest;
@@ -196,25 +185,22 @@ static void *follow_main(void *arg)
 
 static int open_comm(struct mu_run *run, struct comm_config *cc, char *error)
 {
-    struct data *d = &run->data;
+    char *addr = run->now.addr; /* mu_config.address; "": where the agent says */
+    const bool asked = addr[0] != '\0';
     int rc;
 
     if (run->alone) { /* Nobody can come: nobody has the key. */
-        return comm_open(cc, &d->comm, error);
+        return comm_open(cc, &run->data.comm, error);
     }
-    if (d->asked[0] == '\0') {
-        rc = open_told(run, cc, error);
-    } else {
-        cc->address = d->asked;
-        rc = comm_open(cc, &d->comm, error);
-    }
-    if (rc == MU_OK && (run->addr[0] == '\0' || d->asked[0] != '\0')) {
-        snprintf(run->addr, sizeof(run->addr), "%s", comm_address(d->comm));
+    cc->address = addr;
+    rc = asked ? comm_open(cc, &run->data.comm, error) : open_told(run, cc, error);
+    if (rc == MU_OK && (asked || addr[0] == '\0')) {
+        snprintf(addr, sizeof(run->now.addr), "%s", comm_address(run->data.comm));
     }
     return rc;
 }
 
-int data_open(struct mu_run *run, char *error)
+int data_open(struct mu_run *run)
 {
     struct data *d = &run->data;
     struct comm_config cc = {.run = run->life.run,
@@ -224,6 +210,7 @@ int data_open(struct mu_run *run, char *error)
                              .tls = d->tls,
                              .on_linked = run->alone ? NULL : on_linked,
                              .arg = run};
+    char error[COMM_ERROR_MAX];
     int rc;
 
     if (d->comm != NULL) {
@@ -232,39 +219,28 @@ int data_open(struct mu_run *run, char *error)
     memcpy(cc.job, run->life.job, sizeof(cc.job));
     memcpy(cc.run_key, run->life.key, sizeof(cc.run_key));
     if (run->alone && getrandom(cc.run_key, sizeof(cc.run_key), 0) != (ssize_t)sizeof(cc.run_key)) {
-        snprintf(error, COMM_ERROR_MAX, "no randomness for a key: %s", strerror(errno));
-        return MU_EIO;
+        return run_fail(MU_EIO, "no randomness for a key: %s", strerror(errno));
     }
     rc = open_comm(run, &cc, error);
     if (rc != MU_OK) {
-        return rc;
+        return run_fail(rc, "%s", error);
     }
     if (!run->alone && thread_start(&d->follower, follow_main, run) != MU_OK) {
         comm_close(d->comm);
         d->comm = NULL;
-        snprintf(error, COMM_ERROR_MAX, "can't start a thread");
-        return MU_ENOMEM;
+        return run_fail(MU_ENOMEM, "can't start a thread");
     }
-    d->has_follower = !run->alone;
     return MU_OK;
-}
-
-void data_stop(struct mu_run *run)
-{
-    if (run->data.comm != NULL) {
-        comm_stop(run->data.comm);
-    }
-    pthread_cond_broadcast(&run->changed);
 }
 
 void data_close(struct mu_run *run)
 {
     struct data *d = &run->data;
 
-    if (d->has_follower) {
+    if (d->comm != NULL && !run->alone) {
         pthread_mutex_lock(&run->lock);
         run->leaving = true;
-        data_stop(run);
+        call_over(run);
         pthread_mutex_unlock(&run->lock);
         pthread_join(d->follower, NULL);
     }

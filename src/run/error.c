@@ -22,12 +22,22 @@ int run_fail(int status, const char *fmt, ...)
     return status;
 }
 
-uint64_t run_now_ms(void)
+static uint64_t read_us(clockid_t clock)
 {
     struct timespec ts;
 
-    mu_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+    mu_assert(clock_gettime(clock, &ts) == 0);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+uint64_t run_now_ms(void)
+{
+    return read_us(CLOCK_MONOTONIC) / 1000;
+}
+
+uint64_t run_boot_us(void)
+{
+    return read_us(CLOCK_BOOTTIME);
 }
 
 uint64_t run_due_ms(int64_t timeout_ms)

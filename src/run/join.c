@@ -72,34 +72,16 @@ static int find_place(struct agent_place *p)
 
 /* ---- making and unmaking ---- */
 
-static int locks_init(struct mu_run *run)
+/* Nothing of this can fail where threads are as on Linux. */
+static void locks_init(struct mu_run *run)
 {
     pthread_condattr_t attr;
-    bool ok;
 
-    if (pthread_condattr_init(&attr) != 0) {
-        return MU_ENOMEM;
-    }
-    ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
-         pthread_cond_init(&run->changed, &attr) == 0;
+    mu_assert(pthread_condattr_init(&attr) == 0 &&
+              pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+              pthread_cond_init(&run->changed, &attr) == 0 &&
+              pthread_mutex_init(&run->lock, NULL) == 0);
     pthread_condattr_destroy(&attr);
-    if (!ok) {
-        return MU_ENOMEM;
-    }
-    if (pthread_mutex_init(&run->lock, NULL) != 0) {
-        pthread_cond_destroy(&run->changed);
-        return MU_ENOMEM;
-    }
-    return MU_OK;
-}
-
-/* Numbers of requests grow even if a worker's process starts again in the same life. */
-static uint64_t first_request(void)
-{
-    struct timespec ts;
-
-    mu_assert(clock_gettime(CLOCK_BOOTTIME, &ts) == 0);
-    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
 static void run_close(struct mu_run *run)
@@ -133,22 +115,23 @@ static int run_open(const mu_config *config, const struct agent_place *place,
     struct mu_run *run = calloc(1, sizeof(*run));
     int rc;
 
-    if (run == NULL || locks_init(run) != MU_OK) {
-        free(run);
+    if (run == NULL) {
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
+    locks_init(run);
     run->config = *config;
     run->config.address = run->config.ckpt_dir = NULL;
     run->pid = getpid();
     run->place = *place;
     run->wake_fd = -1;
     agent_line_init(&run->line, &run->place);
-    run->rank = -1;
-    run->request = first_request();
+    run->now.slot = place->attach.slot;
+    /* Numbers of requests grow even if a worker's process starts again in the same life. */
+    run->request = run_boot_us();
     if (config->address != NULL) {
-        snprintf(run->addr, sizeof(run->addr), "%s", config->address);
+        snprintf(run->now.addr, sizeof(run->now.addr), "%s", config->address);
     }
-    rc = data_config(run, config);
+    rc = data_config(run);
     if (rc == MU_OK && config->ckpt_dir != NULL) {
         run->ckpt_dir = strdup(config->ckpt_dir);
         rc = run->ckpt_dir != NULL ? MU_OK : run_fail(MU_ENOMEM, "out of memory for a run");
@@ -168,7 +151,7 @@ static int join_alone(struct mu_run *run)
     struct member self = {.worker = wid_make(1, 0, 1)};
     const struct generation g = {.number = 1, .run = 1, .members_n = 1, .members = &self};
 
-    memcpy(self.addr, run->addr, sizeof(self.addr));
+    memcpy(self.addr, run->now.addr, sizeof(self.addr));
     if (membership_open(&g, &run->newest) != MU_OK) {
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
@@ -176,7 +159,6 @@ static int join_alone(struct mu_run *run)
     run->life = (struct msg_life){.worker = self.worker, .run = 1, .slots = 1};
     snprintf(run->life.job, sizeof(run->life.job), "alone");
     snprintf(run->life.node, sizeof(run->life.node), "alone");
-    run->rank = 0;
     run->active = 1;
     return MU_OK;
 }
@@ -336,11 +318,7 @@ int mu_stop(mu_run *run)
         return rc;
     }
     run->given_up = true;
-    run->news++;
-    data_stop(run);
-    values_end(run, MU_EDONE, "this worker has given up");
-    settings_end(run, MU_EDONE, "this worker has given up");
-    pthread_cond_broadcast(&run->changed);
+    call_over(run);
     call_exit(run);
     return MU_OK;
 }
@@ -365,13 +343,12 @@ int mu_leave(mu_run *run)
         return run_fail(MU_EBUSY, "another thread is leaving already");
     }
     run->leaving = true;
-    left_out = run->rank < 0;
-    data_stop(run);
-    pthread_cond_broadcast(&run->changed);
+    left_out = run_rank(run) < 0;
+    call_over(run);
     wait_to_leave(run);
-    if (!run->given_up &&
-        (!left_out ||
-         run->rank < 0)) { /* Else it was taken in again: its work goes on elsewhere. */
+    /* One that was left out and taken in again meanwhile has not finished: its work goes on
+     * elsewhere. */
+    if (!run->given_up && (!left_out || run_rank(run) < 0)) {
         told_finished(run);
     }
     call_exit(run);

@@ -18,8 +18,7 @@ _Static_assert(MU_AGREE == COMM_AGREE && MU_VIEW == COMM_VIEW && MU_REDUCE_MAX =
 struct mu_started {
     struct mu_run *run;
     struct comm_started *comm;
-    uint64_t group; /* the term in which it was started */
-    bool agreed;
+    struct comm_call call;
 };
 
 void mu_call_init(mu_call *call, enum mu_kind kind)
@@ -86,22 +85,22 @@ static void from_comm(int rc, const struct comm_result *r, mu_result *result_out
 }
 
 /* Says how it went, and remembers that nothing more can be done in that group. Under the lock. */
-static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
+static int outcome(struct mu_run *run, const struct comm_call *call, int rc,
                    const struct comm_result *r)
 {
     struct data *d = &run->data;
 
     if (rc == MU_OK) {
-        d->info.settled = agreed ? 0 : d->info.settled;
+        d->info.settled = (call->flags & COMM_AGREE) != 0 ? 0 : d->info.settled;
         return MU_OK;
     }
-    if ((rc == MU_EPEER || rc == MU_EORDER) && group == d->group && d->broken == MU_OK) {
+    if ((rc == MU_EPEER || rc == MU_EORDER) && call->term == d->group && d->broken == MU_OK) {
         d->broken = rc;
     }
     if (run->leaving || run->ended || run->lost != MU_OK) {
         return call_state(run);
     }
-    if (group == d->group && regroup_is_other(run)) {
+    if (call->term == d->group && regroup_is_other(run)) {
         return regroup_left_out(run);
     }
     if (rc == MU_EPEER) {
@@ -114,47 +113,66 @@ static int outcome(struct mu_run *run, uint64_t group, bool agreed, int rc,
     return run_fail(rc, "%s", r->error[0] != '\0' ? r->error : mu_strerror(rc));
 }
 
-/* A call that was made in `term` has failed because of a peer: the crew hears so. Not under the
- * lock.
- */
-static void tell_crew(struct mu_run *run, uint64_t term, int rc, const struct comm_result *r)
+/* A call is over: the crew hears if a peer was to blame, and the caller how it went. Not under the
+ * lock, and takes it. */
+static int end(struct mu_run *run, const struct comm_call *call, int rc,
+               const struct comm_result *r, mu_result *result_out)
 {
     if (rc == MU_EPEER) {
-        crew_failed(run->crew, term, r->worker, r->idle_ms);
+        crew_failed(run->crew, call->term, r->worker, r->idle_ms);
     }
+    if (result_out != NULL) {
+        from_comm(rc, r, result_out);
+    } else if (r->view != NULL) {
+        comm_release(run->data.comm, r->view);
+    }
+    pthread_mutex_lock(&run->lock);
+    return outcome(run, call, rc, r);
 }
 
-/* There is a group to make calls in, and to agree in. Under the lock. */
-static int begin(struct mu_run *run, int64_t timeout_ms, bool agreed)
+/* This worker may make calls, and has a data plane for them. Under the lock. */
+static int open_plane(struct mu_run *run)
 {
-    const uint64_t due_ms = run_due_ms(timeout_ms);
-    char error[COMM_ERROR_MAX];
     int rc = call_state(run);
 
     if (rc == MU_OK) {
         rc = told_may_call(run);
     }
+    if (rc == MU_OK) {
+        told_warm(run);
+        rc = data_open(run);
+    }
+    return rc;
+}
+
+/* There is a group to make this call in, and to agree in: *cc_out is the call. Under the lock. */
+static int begin(struct mu_run *run, const mu_call *call, const mu_result *result_out,
+                 struct comm_call *cc_out)
+{
+    uint64_t due_ms;
+    int rc = check(call, result_out);
+
+    if (rc == MU_OK) {
+        rc = open_plane(run);
+    }
     if (rc != MU_OK) {
         return rc;
     }
-    told_warm(run);
-    rc = data_open(run, error);
-    if (rc != MU_OK) {
-        return run_fail(rc, "%s", error);
-    }
-    if (run->data.stale) {
-        return run_fail(MU_ESTALE,
-                        "this worker was left out of job %s: mu_leave(), or mu_regroup() to wait "
-                        "until it is taken in anew",
-                        run->life.job);
-    }
-    if (regroup_is_other(run)) {
+    due_ms = run_due_ms(call->timeout_ms);
+    if (run->data.left_out != 0 || regroup_is_other(run)) {
         return regroup_left_out(run);
     }
     if (run->data.group == 0) {
         rc = regroup(run, due_ms);
     }
-    return rc == MU_OK && agreed ? regroup_confirm(run, due_ms) : rc;
+    if (rc == MU_OK && (call->flags & MU_AGREE) != 0) {
+        rc = regroup_confirm(run, due_ms);
+    }
+    if (rc == MU_OK) {
+        *cc_out = to_comm(call);
+        cc_out->term = run->data.group;
+    }
+    return rc;
 }
 
 /* ---- the calls ---- */
@@ -163,27 +181,16 @@ int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
 {
     struct comm_result r = {.rank = COMM_NOBODY};
     struct comm_call cc;
-    uint64_t group;
     int rc = call_enter(run);
 
     if (rc != MU_OK) {
         return rc;
     }
-    rc = check(call, result_out);
+    rc = begin(run, call, result_out, &cc);
     if (rc == MU_OK) {
-        rc = begin(run, call->timeout_ms, (call->flags & MU_AGREE) != 0);
-    }
-    if (rc == MU_OK) {
-        cc = to_comm(call);
-        cc.term = group = run->data.group;
         pthread_mutex_unlock(&run->lock);
         rc = comm_run(run->data.comm, &cc, &r);
-        tell_crew(run, group, rc, &r);
-        if (result_out != NULL) {
-            from_comm(rc, &r, result_out);
-        }
-        pthread_mutex_lock(&run->lock);
-        rc = outcome(run, group, (call->flags & MU_AGREE) != 0, rc, &r);
+        rc = end(run, &cc, rc, &r, result_out);
     }
     call_exit(run);
     return rc;
@@ -192,7 +199,6 @@ int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
 int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
 {
     struct mu_started *s;
-    struct comm_call cc;
     mu_result anywhere;
     int rc = call_enter(run);
 
@@ -200,16 +206,13 @@ int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
         return rc;
     }
     s = malloc(sizeof(*s));
-    rc = s != NULL ? check(call, &anywhere) : run_fail(MU_ENOMEM, "out of memory for a call");
+    rc = s != NULL ? MU_OK : run_fail(MU_ENOMEM, "out of memory for a call");
     if (rc == MU_OK) {
-        rc = begin(run, call->timeout_ms, (call->flags & MU_AGREE) != 0);
+        s->run = run;
+        rc = begin(run, call, &anywhere, &s->call);
     }
     if (rc == MU_OK) {
-        *s = (struct mu_started){
-            .run = run, .group = run->data.group, .agreed = (call->flags & MU_AGREE) != 0};
-        cc = to_comm(call);
-        cc.term = s->group;
-        rc = comm_start(run->data.comm, &cc, &s->comm);
+        rc = comm_start(run->data.comm, &s->call, &s->comm);
         if (rc != MU_OK) {
             rc = run_fail(rc, "a call can't be started: %s", mu_strerror(rc));
         }
@@ -239,22 +242,13 @@ int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
     }
     pthread_mutex_unlock(&run->lock);
     rc = comm_finish(started->comm, timeout_ms, &r);
-    if (rc != MU_ETIMEDOUT) {
-        tell_crew(run, started->group, rc, &r);
-    }
-    pthread_mutex_lock(&run->lock);
     if (rc == MU_ETIMEDOUT) {
+        pthread_mutex_lock(&run->lock);
         rc = run_fail(MU_ETIMEDOUT, "the call goes on; mu_finish() it later");
-        call_exit(run);
-        return rc;
+    } else {
+        rc = end(run, &started->call, rc, &r, result_out);
+        free(started);
     }
-    if (result_out != NULL) {
-        from_comm(rc, &r, result_out);
-    } else if (r.view != NULL) {
-        comm_release(run->data.comm, r.view);
-    }
-    rc = outcome(run, started->group, started->agreed, rc, &r);
-    free(started);
     call_exit(run);
     return rc;
 }
@@ -264,25 +258,14 @@ int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
 int mu_regroup(mu_run *run, int64_t timeout_ms)
 {
     uint64_t due_ms = run_due_ms(timeout_ms);
-    char error[COMM_ERROR_MAX];
     int rc = call_enter(run);
 
     if (rc != MU_OK) {
         return rc;
     }
-    rc = call_state(run);
+    rc = open_plane(run);
     if (rc == MU_OK) {
-        rc = told_may_call(run);
-    }
-    if (rc == MU_OK) {
-        told_warm(run);
-        rc = data_open(run, error);
-        if (rc != MU_OK) {
-            rc = run_fail(rc, "%s", error);
-        }
-    }
-    if (rc == MU_OK) {
-        run->data.stale = false; /* It has been told, and goes on all the same. */
+        run->data.left_out = 0; /* It has been told, and goes on all the same. */
         rc = regroup(run, due_ms);
     }
     call_exit(run);
@@ -358,17 +341,12 @@ int mu_group_check(mu_run *run, uint64_t generation)
 
 void *mu_alloc(mu_run *run, size_t bytes)
 {
-    char error[COMM_ERROR_MAX];
     void *memory = NULL;
-    int rc;
 
     if (call_enter(run) != MU_OK) {
         return NULL;
     }
-    rc = data_open(run, error);
-    if (rc != MU_OK) {
-        (void)run_fail(rc, "%s", error);
-    } else {
+    if (data_open(run) == MU_OK) {
         pthread_mutex_unlock(&run->lock);
         memory = comm_alloc(run->data.comm, bytes);
         pthread_mutex_lock(&run->lock);

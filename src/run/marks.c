@@ -14,23 +14,14 @@ const struct mark *marks_find(const struct marks *marks, const char *tag)
 
 void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32_t n)
 {
-    struct mark *to = &marks->items[0];
+    struct mark *items = marks->items;
+    uint32_t at = 0;
 
-    for (uint32_t i = 0; i < MARKS_N; i++) {
-        struct mark *m = &marks->items[i];
-
-        if (strcmp(m->tag, tag) == 0) {
-            to = m;
-            break;
-        }
-        if (m->used < to->used) {
-            to = m;
-        }
+    while (at < MARKS_N - 1 && items[at].tag[0] != '\0' && strcmp(items[at].tag, tag) != 0) {
+        at++;
     }
-    if (to->tag[0] != '\0' && strcmp(to->tag, tag) != 0) {
-        marks->forgot = true;
-    }
-    *to = (struct mark){.generation = generation, .n = n, .used = ++marks->uses_n};
-    memcpy(to->tag, tag, strnlen(tag, sizeof(to->tag) - 1));
-    marks->last = *to;
+    marks->forgot |= items[at].tag[0] != '\0' && strcmp(items[at].tag, tag) != 0;
+    memmove(items + 1, items, at * sizeof(*items));
+    items[0] = (struct mark){.generation = generation, .n = n};
+    memcpy(items[0].tag, tag, strnlen(tag, sizeof(items[0].tag) - 1));
 }

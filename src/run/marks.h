@@ -12,14 +12,11 @@ struct mark {
     char tag[SYNC_TAG_MAX]; /* "": free */
     uint64_t generation;
     uint32_t n;
-    uint64_t used; /* when, in uses of any */
 };
 
 struct marks {
-    struct mark items[MARKS_N];
-    uint64_t uses_n;
-    struct mark last; /* the last that was set */
-    bool forgot;      /* a tag that is not here may have been used */
+    struct mark items[MARKS_N]; /* the last that was set comes first */
+    bool forgot;                /* a tag that is not here may have been used */
 };
 
 /* NULL: it was never used, or (forgot) that can't be told any more. */

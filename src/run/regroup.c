@@ -13,28 +13,27 @@ bool regroup_is_other(const struct mu_run *run)
     return run->data.group != 0 && run->data.group_as != run->life.worker;
 }
 
-/* … or the newest generation is without it. */
-static bool left_out(const struct mu_run *run)
+/* It goes on as another, or the newest generation is without it. */
+static bool is_left_out(const struct mu_run *run)
 {
     const struct data *d = &run->data;
 
     return regroup_is_other(run) ||
-           (d->group != 0 && run->rank < 0 && run_newest(run) > term_generation(d->group));
+           (d->group != 0 && run_rank(run) < 0 && run_newest(run) > term_generation(d->group));
 }
 
 int regroup_left_out(struct mu_run *run)
 {
     struct data *d = &run->data;
-    uint64_t group = term_generation(d->group);
 
+    d->left_out = d->group != 0 ? term_generation(d->group) : d->left_out;
     d->group = 0;
     d->broken = MU_OK;
-    d->stale = true;
     return run_fail(MU_ESTALE,
                     "this worker was left out after generation %" PRIu64
                     " of job %s, which goes on without "
                     "what it holds: mu_leave(), or mu_regroup() to wait until it is taken in anew",
-                    group, run->life.job);
+                    d->left_out, run->life.job);
 }
 
 /* ---- the crew of one that makes calls ---- */
@@ -47,16 +46,7 @@ static void on_effect(struct crew *c, const struct step_effect *e)
     }
 }
 
-static void on_reset(struct crew *c)
-{
-    (void)c; /* comm_rename() has forgotten what was held. */
-}
-
-static void on_moved(struct crew *c)
-{
-    (void)c; /* It can be used when all have settled. */
-}
-
+/* Another life needs no reset: comm_rename() has forgotten what was held. */
 static int open_crew(struct mu_run *run)
 {
     const struct step_config config = {.self = run->life.worker,
@@ -77,8 +67,6 @@ static int open_crew(struct mu_run *run)
         return run_fail(MU_ENOMEM, "out of memory for a group");
     }
     c->effect = on_effect;
-    c->reset = on_reset;
-    c->moved = on_moved;
     return MU_OK;
 }
 
@@ -99,7 +87,7 @@ static int fail_late(struct mu_run *run)
     const uint64_t newest = run_newest(run);
     char who[WHO_MAX];
 
-    if (run->rank < 0) {
+    if (run_rank(run) < 0) {
         return run_fail(MU_ETIMEDOUT,
                         "this worker is in no generation yet; the newest is %" PRIu64 " of job %s",
                         newest, run->life.job);
@@ -111,27 +99,12 @@ static int fail_late(struct mu_run *run)
                     newest);
 }
 
-/* All are there, and know what counts: calls can be made. */
-static void open_group(struct mu_run *run, uint64_t term)
-{
-    struct data *d = &run->data;
-    struct crew *c = run->crew;
-    const bool settled = comm_settled(d->comm, false);
-
-    pthread_mutex_lock(&run->lock);
-    d->group = term;
-    d->group_as = step_self(&c->step);
-    d->info = (mu_group_info){term_generation(term), (int)step_rank(&c->step),
-                              (int)step_size(&c->step), settled};
-    d->broken = MU_OK;
-    pthread_mutex_unlock(&run->lock);
-}
-
 /* One thing that core/step wants; without the lock. MU_OK: calls can be made. */
 static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
 {
     struct crew *c = run->crew;
     struct step_todo todo;
+    bool settled;
     int rc = crew_news(c);
 
     if (rc != MU_OK) {
@@ -145,8 +118,11 @@ static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
     todo.due_ms = MIN(todo.due_ms, due_ms);
     switch (todo.what) {
     case STEP_OPEN:
-        open_group(run, todo.term);
-        return MU_OK;
+        settled = comm_settled(run->data.comm, false);
+        pthread_mutex_lock(&run->lock);
+        crew_group(c, settled);
+        pthread_mutex_unlock(&run->lock);
+        return MU_OK; /* All are there, and know what counts. */
     case STEP_MOVE:
         rc = crew_move(c, &todo);
         break;
@@ -178,7 +154,7 @@ static int move_on(struct mu_run *run, uint64_t due_ms)
     int rc;
 
     while ((rc = call_state(run)) == MU_OK) {
-        if (left_out(run)) {
+        if (is_left_out(run)) {
             return regroup_left_out(run);
         }
         if (d->broken == MU_EORDER && term_generation(d->group) == run_newest(run)) {
@@ -201,25 +177,31 @@ static int move_on(struct mu_run *run, uint64_t due_ms)
     return rc;
 }
 
+/* One thread at a time drives the crew. */
+static void end_turn(struct mu_run *run)
+{
+    run->data.moving = false;
+    pthread_cond_broadcast(&run->changed);
+}
+
 int regroup(struct mu_run *run, uint64_t due_ms)
 {
     struct data *d = &run->data;
     bool in_time = true;
     int rc = open_crew(run);
 
-    while (rc == MU_OK && d->moving && in_time) {
-        in_time = call_wait(run, due_ms);
-    }
-    if (rc == MU_OK && d->moving) {
-        rc = run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
-    }
     if (rc != MU_OK) {
         return rc;
     }
+    while (d->moving && in_time) {
+        in_time = call_wait(run, due_ms);
+    }
+    if (d->moving) {
+        return run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
+    }
     d->moving = true;
     rc = move_on(run, due_ms);
-    d->moving = false;
-    pthread_cond_broadcast(&run->changed);
+    end_turn(run);
     return rc;
 }
 
@@ -228,24 +210,21 @@ int regroup(struct mu_run *run, uint64_t due_ms)
 static int listen(struct mu_run *run, uint64_t due_ms)
 {
     const uint64_t now_ms = run_now_ms();
-    const struct step_todo todo = {
-        .term = run->data.group,
-        .due_ms = crew_boot_ms() + MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)LISTEN_MS)};
-    struct data *d = &run->data;
-    int rc = MU_OK;
+    const uint64_t for_ms = MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)LISTEN_MS);
+    const struct step_todo todo = {.term = run->data.group, .due_ms = crew_boot_ms() + for_ms};
+    int rc;
 
-    if (d->moving) { /* Another thread does. */
-        (void)call_wait(run, MIN(due_ms, now_ms + LISTEN_MS));
+    if (run->data.moving) { /* Another thread does. */
+        (void)call_wait(run, now_ms + for_ms);
         return MU_OK;
     }
-    d->moving = true;
+    run->data.moving = true;
     pthread_mutex_unlock(&run->lock);
     rc = crew_hear(run->crew, &todo);
     const bool gone = step_term(&run->crew->step) != todo.term;
 
     pthread_mutex_lock(&run->lock);
-    d->moving = false;
-    pthread_cond_broadcast(&run->changed);
+    end_turn(run);
     if (rc == MU_OK && gone) {
         rc = run_fail(MU_EPEER,
                       "a link of generation %" PRIu64 " broke before it was active: mu_regroup()",

@@ -18,52 +18,51 @@
 
 #define ERROR_MAX 512
 
-/* A mu_sync() that waits. On its caller's stack; on the list from its first frame to its answer. */
-struct call {
-    struct call *next;
-    struct msg_sync m; /* worker and wait_ms are filled in when it is sent */
-    uint64_t due_ms;   /* UINT64_MAX: never */
-    bool done;
-    int status;
-    bool missed; /* all had come, but this worker's answer was lost */
-    char text[TEXT_MAX_LEN];
-    mu_values values; /* items_n of them have come */
-    size_t items_n;
-};
-
-/* A mu_config_…() that waits, in the same way. */
+/* Something that was asked of the orchestrator, through the agent. On its caller's stack; on the
+ * list from its first frame to its answer. */
 struct ask {
     struct ask *next;
-    struct msg_config m; /* worker and wait_ms are filled in when it is sent */
-    uint64_t due_ms;     /* UINT64_MAX: never */
+    enum wire_type type; /* of the answer: WIRE_SYNCED, WIRE_SETTING */
+    uint64_t request;
+    uint64_t due_ms; /* UINT64_MAX: never */
     bool done;
     int status;
     char text[TEXT_MAX_LEN];
+    void (*clear)(struct ask *a); /* frees what has come */
+};
+
+/* A mu_config_…() that waits. */
+struct config_ask {
+    struct ask ask; /* first */
+    struct msg_config m;
     mu_settings got; /* what has come; of a put, the version alone */
     size_t cap;      /* of its items */
 };
 
+/* Something that is said now and then, if it is due, and not to an agent that lags behind. */
+struct paced {
+    bool due;
+    uint64_t at_ms; /* not before this */
+};
+
 /* What this worker knows of its data plane. */
 struct data {
-    struct comm *comm; /* NULL: not open yet. Set once, under the lock; closed by mu_leave() */
-    char asked[ADDR_MAX_LEN]; /* mu_config.address; "": none */
-    unsigned paths;           /* MUSTER_TRANSPORT … */
-    bool tls;                 /* … and MUSTER_TLS */
-    pthread_t follower;       /* tells the data plane what the agent says, where that may wait */
-    bool has_follower;
-    bool moving;        /* a thread is in regroup() */
+    struct comm *comm;  /* NULL: not open yet. Set once, under the lock; closed by mu_leave() */
+    unsigned paths;     /* MUSTER_TRANSPORT … */
+    bool tls;           /* … and MUSTER_TLS */
+    pthread_t follower; /* tells the data plane what the agent says, where that may wait */
+    bool moving;        /* a thread drives the crew, for those who make calls */
     uint64_t group;     /* the term that calls are made in; 0: none yet */
     wid group_as;       /* … and as whom */
     mu_group_info info; /* … for mu_group() */
     int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it */
-    bool stale;         /* it was left out, and has been told */
+    uint64_t left_out;  /* after this generation; it has been told, and not regrouped since; 0 */
     bool away;          /* the caller does something else: the others are told that it lives */
 };
 
 /* The newest numbers of training, for the orchestrator. */
 struct metrics {
-    bool due;       /* they are to be said … */
-    uint64_t at_ms; /* … not before this */
+    struct paced pace;
     uint64_t step;
     uint32_t named_n;                 /* mu_metric() has named so many … */
     uint32_t n;                       /* … of which so many have a value: none, or all */
@@ -100,7 +99,6 @@ struct mu_run {
     int wake_fd; /* eventfd: there is something to be sent, or it is time to stop */
     struct agent_place place;
     struct agent_line line; /* to the agent */
-    char addr[ADDR_MAX_LEN];
     pthread_t thread;
 
     pthread_mutex_t lock;
@@ -111,7 +109,8 @@ struct mu_run {
     bool stop;     /* the thread: send what is left, see that it is read, then end … */
     bool shut;
     uint64_t stop_ms; /* … by then at the latest */
-    uint64_t beat_ms; /* when the next is due */
+    struct paced beat;
+    struct paced progress; /* another step, and nothing else: it can wait a little */
 
     int lost; /* not MU_OK: the agent is gone, and `why` says how */
     char why[ERROR_MAX];
@@ -120,7 +119,6 @@ struct mu_run {
     bool attached;
     struct msg_life life;
     struct membership *newest; /* NULL: none */
-    int32_t rank;              /* in it; -1: no member */
     uint64_t joined;           /* it has been a member since this one; 0: it is none */
     uint64_t entered;          /* the newest that it was a member of, in this life; 0: none */
     uint64_t active;           /* the newest generation that counts, as told */
@@ -130,15 +128,12 @@ struct mu_run {
     uint64_t news;      /* grows with whatever the agent says */
     bool warm;          /* it has called something that needs the others */
     bool forgetting;    /* it has asked for another life, and waits for that */
-    struct report said; /* the last report */
-    uint64_t step;      /* as mu_progress() had it */
-    bool step_due;      /* it is to be reported … */
-    uint64_t step_ms;   /* … not before this */
+    struct report now;  /* how it stands: each part of it is kept here and nowhere else … */
+    struct report said; /* … and as it was last reported */
 
     uint64_t request;
-    struct call *calls;
-    struct marks marks;
     struct ask *asks;
+    struct marks marks;
     uint64_t resize;        /* the request of the last mu_resize(), until it is answered; 0 */
     struct config settings; /* of a job of one; without memory until they are needed */
     struct data data;
@@ -154,12 +149,22 @@ static inline uint64_t run_newest(const struct mu_run *run)
     return run->newest != NULL ? run->newest->g.number : 0;
 }
 
+/* This worker's rank in it; -1: it is no member. Under the lock. */
+static inline int32_t run_rank(const struct mu_run *run)
+{
+    const uint32_t rank =
+        run->newest != NULL ? membership_rank(run->newest, run->life.worker) : NO_RANK;
+
+    return rank == NO_RANK ? -1 : (int32_t)rank;
+}
+
 /* ---- error.c ---- */
 
 /* Keeps the text for mu_error() and gives status. */
 int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 uint64_t run_now_ms(void);
+uint64_t run_boot_us(void); /* also while the host sleeps */
 /* UINT64_MAX for a negative timeout. */
 uint64_t run_due_ms(int64_t timeout_ms);
 
@@ -185,8 +190,6 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 /* ---- told.c: what the agent says ---- */
 
-/* The newest generation that it is in, and caught up; 0: none. */
-uint64_t told_entered(const struct mu_run *run);
 /* This worker needs the others from now on: it can be taken in. */
 void told_warm(struct mu_run *run);
 /* MU_EBUSY: it trains with mu_next(), which has the group. Says so. */
@@ -197,8 +200,9 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
 bool told_is_needed(const struct mu_run *run);
 void told_finished(struct mu_run *run); /* this worker's last report */
 void told_again(struct mu_run *run);    /* reports what has changed, if anything has */
-/* Reports the step if it is time to; gives how long poll() may wait, as poll() has it. */
-int told_progress(struct mu_run *run);
+void told_step(struct mu_run *run);     /* the same when only the step has: soon */
+void told_clear(struct mu_run *run);    /* it acts in no generation: nothing of that is reported */
+void told_forget(struct mu_run *run);   /* asks for another life, once */
 
 /* ---- metrics.c ---- */
 
@@ -207,42 +211,53 @@ int metrics_add(struct mu_run *run, const char *name);
 /* Their values for this step, in the order of their names: said when there is time, the newest
  * only. */
 void told_metrics(struct mu_run *run, uint64_t step, const double *means);
-/* Says the newest numbers if it is time to; gives how long poll() may wait, as poll() has it. */
-int metrics_tend(struct mu_run *run);
-/* The last of them, now. */
-void metrics_flush(struct mu_run *run);
+/* Says the newest numbers. */
+void metrics_say(struct mu_run *run);
+
+/* ---- ask.c ---- */
+
+/* What every question begins with: the bytes that go with it are sound, and the run goes on. Says
+ * why not. */
+int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n);
+uint32_t ask_left_ms(const struct ask *a); /* of its time */
+/* Waits for the answer to what was sent, and gives its status. late: the text, if none comes. */
+int ask_wait(struct mu_run *run, struct ask *a, const char *late);
+/* The one that waits for this; NULL: nobody does. */
+struct ask *ask_find(struct mu_run *run, enum wire_type type, uint64_t request);
+/* The answer is complete, or it has failed: then what has come is freed. */
+void ask_answer(struct ask *a, int status, const char *text);
 
 /* ---- values.c ---- */
 
 void values_told(struct mu_run *run, const struct msg_synced *m);
 void values_repeat(struct mu_run *run); /* this worker goes on as another */
-void values_end(struct mu_run *run, int status, const char *text);
 
 /* ---- settings.c ---- */
 
 void settings_told(struct mu_run *run, const struct msg_setting *m);
-void settings_end(struct mu_run *run, int status, const char *text);
 
 /* ---- settings_alone.c: those of a job of one ---- */
 
 /* Does what is asked, and fails with its text. */
-int settings_alone(struct mu_run *run, struct ask *a);
+int settings_alone(struct mu_run *run, struct config_ask *a);
 
 /* ---- settings_list.c ---- */
 
-/* Adds one. value NULL: it was removed. MU_ENOMEM. */
-int settings_add(struct ask *a, const char *key, const void *value, size_t value_n,
+/* One block: the value, aligned for anything, then a zero byte and the key; or the key alone (value
+ * NULL: it was removed). MU_ENOMEM. */
+int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
+                 uint64_t version);
+/* Adds one to what has come. MU_ENOMEM. */
+int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
                  uint64_t version);
 void settings_sort(mu_settings *settings); /* by key */
 
 /* ---- data.c: the data plane's life ---- */
 
 /* What the environment says of it. MU_EINVAL. */
-int data_config(struct mu_run *run, const mu_config *config);
-/* Opens it as this life says, and fills in run->addr. error: COMM_ERROR_MAX. */
-int data_open(struct mu_run *run, char *error);
-/* Every call that waits in it returns MU_EDONE; also before it is open. */
-void data_stop(struct mu_run *run);
+int data_config(struct mu_run *run);
+/* Opens it as this life says, unless it is open, and fills in now.addr. Says why not. */
+int data_open(struct mu_run *run);
 /* Nobody is in a call any more. Without the lock. */
 void data_close(struct mu_run *run);
 /* The newest generation is another one. */
@@ -260,9 +275,9 @@ int regroup(struct mu_run *run, uint64_t due_ms);
 /* The generation that calls are made in is known to be active: what all agree on there counts.
  * Waits for that; the lock is given away meanwhile. MU_EPEER: it was overtaken. */
 int regroup_confirm(struct mu_run *run, uint64_t due_ms);
-/* This worker goes on as another than the one that was in the group … */
+/* Does this worker go on as another than the one that was in the group? */
 bool regroup_is_other(const struct mu_run *run);
-/* … and hears so, once: MU_ESTALE. */
+/* It hears that it was left out, until it regroups. MU_ESTALE. */
 int regroup_left_out(struct mu_run *run);
 void regroup_close(struct mu_run *run);
 
@@ -286,5 +301,9 @@ int call_state(const struct mu_run *run);
 
 /* Waits for a change. False: the time was over. */
 bool call_wait(struct mu_run *run, uint64_t due_ms);
+/* There is news: whoever waits, or hears the others, looks again. */
+void call_news(struct mu_run *run);
+/* The run is over for this worker: every call that waits ends, with what call_state() says. */
+void call_over(struct mu_run *run);
 
 #endif

@@ -14,94 +14,76 @@
 #define AREA "run"
 
 enum {
-    LATE_MS = 2000,     /* the agent answers what is late; so much later we do it ourselves */
     RESIZE_MS = 10000,  /* so long an agent without an orchestrator keeps a wish */
     ITEMS_MAX = 1 << 16 /* an answer with more is none */
 };
 
-static void ask_clear(struct ask *a)
+static void clear(struct ask *ask)
 {
+    struct config_ask *a = (struct config_ask *)ask;
+
     mu_settings_free(&a->got);
     a->cap = 0;
 }
 
-static bool is_change(const struct ask *a)
+static bool is_change(const struct config_ask *a)
 {
     return a->m.verb == CONFIG_PUT || a->m.verb == CONFIG_REMOVE;
 }
 
-static bool is_list(const struct ask *a)
+static bool is_list(const struct config_ask *a)
 {
     return a->m.verb == CONFIG_LIST || a->m.verb == CONFIG_WATCH;
 }
 
 /* ---- the control thread's side ---- */
 
-static void answer(struct ask *a, int status, const char *text)
+static void take_item(struct config_ask *a, const struct msg_setting *m)
 {
-    size_t n = MIN(strlen(text), sizeof(a->text) - 1);
-
-    a->done = true;
-    a->status = status;
-    memcpy(a->text, text, n);
-    a->text[n] = '\0';
-    if (status != MU_OK) {
-        ask_clear(a);
-    }
-}
-
-void settings_end(struct mu_run *run, int status, const char *text)
-{
-    for (struct ask *a = run->asks; a != NULL; a = a->next) {
-        if (!a->done) {
-            answer(a, status, text);
-        }
-    }
-}
-
-static void take_item(struct ask *a, const struct msg_setting *m)
-{
-    static const uint8_t none[1];
-    const uint8_t *value = m->value_n > 0 ? m->value : none;
+    const void *value = m->value_n > 0 ? (const void *)m->value : "";
 
     if (settings_add(a, m->key, m->deleted ? NULL : value, m->deleted ? 0 : m->value_n,
                      m->version) != MU_OK) {
-        answer(a, MU_ENOMEM, "out of memory for the answer");
+        ask_answer(&a->ask, MU_ENOMEM, "out of memory for the answer");
+    }
+}
+
+static void take_end(struct config_ask *a, const struct msg_setting *m)
+{
+    if (!a->ask.done) {
+        a->got.version = m->version;
+        settings_sort(&a->got);
+        ask_answer(&a->ask, MU_OK, "");
     }
 }
 
 /* Items, then one without a key. One without a key that is not the last: what came before is void,
  * as it broke off, and comes again. */
-static bool take_list(struct ask *a, const struct msg_setting *m)
+static bool take_list(struct config_ask *a, const struct msg_setting *m)
 {
     if (m->key[0] != '\0' && m->more && a->got.n < ITEMS_MAX) {
         take_item(a, m);
     } else if (m->key[0] == '\0' && m->more) {
-        ask_clear(a);
+        clear(&a->ask);
     } else if (m->key[0] == '\0') {
-        a->got.version = m->version;
-        settings_sort(&a->got);
-        answer(a, MU_OK, "");
+        take_end(a, m);
     } else {
         return false;
     }
     return true;
 }
 
-static bool take_one(struct ask *a, const struct msg_setting *m)
+static bool take_one(struct config_ask *a, const struct msg_setting *m)
 {
     if (m->more) {
         return false;
     }
     if (!is_change(a) && m->deleted) {
-        answer(a, MU_ENOENT, "");
+        ask_answer(&a->ask, MU_ENOENT, "");
     } else if (!is_change(a)) {
         take_item(a, m);
     }
-    if (!a->done) {
-        a->got.version = m->version;
-        answer(a, MU_OK, "");
-    }
+    take_end(a, m);
     return true;
 }
 
@@ -117,20 +99,17 @@ static void resized(struct mu_run *run, const struct msg_setting *m)
 
 void settings_told(struct mu_run *run, const struct msg_setting *m)
 {
-    struct ask *a = run->asks;
+    struct config_ask *a = (struct config_ask *)ask_find(run, WIRE_SETTING, m->request);
 
     if (run->resize != 0 && m->request == run->resize) {
         resized(run, m);
         return;
     }
-    while (a != NULL && a->m.request != m->request) {
-        a = a->next;
-    }
-    if (a == NULL || a->done) {
+    if (a == NULL) {
         return;
     }
     if (m->status != MU_OK) {
-        answer(a, m->status < 0 ? m->status : MU_EPROTO, m->text);
+        ask_answer(&a->ask, m->status < 0 ? m->status : MU_EPROTO, m->text);
     } else if (!(is_list(a) ? take_list(a, m) : take_one(a, m))) {
         control_lost(run, MU_EPROTO,
                      "the agent of this node sent a setting '%s' that was not asked for", m->key);
@@ -139,15 +118,13 @@ void settings_told(struct mu_run *run, const struct msg_setting *m)
 
 /* ---- the caller's side ---- */
 
-static int ask_send(struct mu_run *run, struct ask *a)
+static int ask_send(struct mu_run *run, struct config_ask *a)
 {
-    uint64_t now_ms = run_now_ms();
-    uint64_t left_ms = a->due_ms > now_ms ? a->due_ms - now_ms : 0;
     int rc;
 
     a->m.worker = run->life.worker;
-    a->m.request = ++run->request;
-    a->m.wait_ms = (uint32_t)MIN(left_ms, (uint64_t)UINT32_MAX);
+    a->m.request = a->ask.request = ++run->request;
+    a->m.wait_ms = ask_left_ms(&a->ask);
     memcpy(a->m.job, run->life.job, sizeof(a->m.job));
     rc = control_say(run, WIRE_CONFIG, &a->m);
     if (rc != MU_OK) {
@@ -157,177 +134,148 @@ static int ask_send(struct mu_run *run, struct ask *a)
     return MU_OK;
 }
 
-static int ask_failed(struct mu_run *run, const struct ask *a)
-{
-    if (run->ended || run->leaving || run->lost != MU_OK) {
-        return call_state(run);
-    }
-    return a->text[0] != '\0'
-               ? run_fail(a->status, "%s", a->text)
-               : run_fail(a->status, "setting '%s': %s", a->m.key, mu_strerror(a->status));
-}
-
-static void say_late(struct ask *a)
-{
-    answer(a, MU_ETIMEDOUT,
-           is_change(a) ? "neither the agent of this node nor the orchestrator answers: it is not "
-                          "known whether the change was made"
-                        : "neither the agent of this node nor the orchestrator answers");
-}
-
 /* Sends it and waits for its answer. */
-static int ask_once(struct mu_run *run, struct ask *a)
+static int ask_once(struct mu_run *run, struct config_ask *a)
 {
-    uint64_t late_ms = a->due_ms == UINT64_MAX ? UINT64_MAX : a->due_ms + LATE_MS;
-    struct ask **link = &run->asks;
-    int rc = ask_send(run, a);
+    int rc = ask_send(run, a), over;
 
     if (rc != MU_OK) {
         return rc;
     }
-    a->done = false;
-    a->next = run->asks;
-    run->asks = a;
-    while (!a->done && !run->leaving) {
-        if (!call_wait(run, late_ms) && !a->done) {
-            say_late(a);
-        }
+    rc = ask_wait(run, &a->ask,
+                  is_change(a) ? "neither the agent of this node nor the orchestrator answers: it "
+                                 "is not known whether the change was made"
+                               : "neither the agent of this node nor the orchestrator answers");
+    over = rc == MU_OK ? MU_OK : call_state(run);
+    if (rc == MU_OK || over != MU_OK) {
+        return over;
     }
-    while (*link != a) {
-        link = &(*link)->next;
-    }
-    *link = a->next;
-    if (!a->done) {
-        answer(a, MU_EDONE, "");
-    }
-    return a->status == MU_OK ? MU_OK : ask_failed(run, a);
+    return a->ask.text[0] != '\0' ? run_fail(rc, "%s", a->ask.text)
+                                  : run_fail(rc, "setting '%s': %s", a->m.key, mu_strerror(rc));
 }
 
 /* A watch that nothing has come of is repeated for as long as there is time. */
-static int ask_run(struct mu_run *run, struct ask *a)
+static int ask_run(struct mu_run *run, struct config_ask *a)
 {
     int rc;
 
     do {
         rc = ask_once(run, a);
         a->m.after = a->got.version;
-    } while (rc == MU_OK && a->m.verb == CONFIG_WATCH && a->got.n == 0 && run_now_ms() < a->due_ms);
+    } while (rc == MU_OK && a->m.verb == CONFIG_WATCH && a->got.n == 0 &&
+             run_now_ms() < a->ask.due_ms);
     return rc;
 }
 
-static int check(const struct ask *a, const char *key, const void *value, size_t n)
+static int check_key(const struct config_ask *a, const char *key)
 {
-    size_t key_n = strnlen(key, CONFIG_KEY_MAX);
     char whole[CONFIG_KEY_MAX], why[TEXT_MAX_LEN];
+    size_t n;
 
-    if (n > CONFIG_VALUE_MAX) {
-        return run_fail(MU_ELIMIT, "'%s': a value of %zu bytes; it may have %u", key, n,
-                        CONFIG_VALUE_MAX);
+    if (key == NULL) {
+        return run_fail(MU_EINVAL, "there is no key");
     }
-    if (value == NULL && n > 0) {
-        return run_fail(MU_EINVAL, "'%s': %zu bytes at NULL", key, n);
-    }
-    if (key_n == CONFIG_KEY_MAX) {
+    n = strnlen(key, CONFIG_KEY_MAX);
+    if (n == CONFIG_KEY_MAX) {
         return run_fail(MU_EINVAL, "the key has more than %d characters", CONFIG_KEY_MAX - 1);
     }
-    if (a->m.verb == CONFIG_LIST || (a->m.verb == CONFIG_WATCH && key_n == 0)) {
+    if (a->m.verb == CONFIG_LIST || (a->m.verb == CONFIG_WATCH && n == 0)) {
         return MU_OK;
     }
-    memcpy(whole, key, key_n + 1);
-    if (a->m.verb == CONFIG_WATCH && whole[key_n - 1] == '/') {
-        whole[key_n - 1] = '\0';
+    memcpy(whole, key, n + 1);
+    if (a->m.verb == CONFIG_WATCH && whole[n - 1] == '/') {
+        whole[n - 1] = '\0';
     }
     return config_key_valid(whole, why, sizeof(why)) ? MU_OK : run_fail(MU_EINVAL, "%s", why);
 }
 
-/* On success what came is in a->got, the caller's. */
-static int ask(struct mu_run *run, struct ask *a, const char *key, const void *value, size_t n,
-               int64_t timeout_ms)
+/* On success what came is the caller's. */
+static int ask(struct mu_run *run, const struct msg_config *m, const char *key, const void *value,
+               size_t n, int64_t timeout_ms, mu_settings *got_out)
 {
+    struct config_ask a = {
+        .ask = {.type = WIRE_SETTING, .due_ms = run_due_ms(timeout_ms), .clear = clear}, .m = *m};
     int rc = call_enter(run);
 
     if (rc != MU_OK) {
         return rc;
     }
-    a->due_ms = run_due_ms(timeout_ms);
-    rc = key == NULL ? run_fail(MU_EINVAL, "there is no key") : check(a, key, value, n);
+    rc = check_key(&a, key);
     if (rc == MU_OK) {
-        rc = call_state(run);
+        rc = ask_check(run, key, value, n);
     }
     if (rc == MU_OK) {
-        memcpy(a->m.key, key, strlen(key));
-        a->m.value_n = (uint32_t)n;
-        a->m.value = (uint8_t *)(uintptr_t)value; /* Only read. */
-        rc = run->alone ? settings_alone(run, a) : ask_run(run, a);
+        memcpy(a.m.key, key, strlen(key));
+        a.m.value_n = (uint32_t)n;
+        a.m.value = (uint8_t *)(uintptr_t)value; /* Only read. */
+        rc = run->alone ? settings_alone(run, &a) : ask_run(run, &a);
     }
-    if (rc == MU_OK && a->m.verb == CONFIG_WATCH && a->got.n == 0) {
+    if (rc == MU_OK && a.m.verb == CONFIG_WATCH && a.got.n == 0) {
         rc = run_fail(MU_ETIMEDOUT, "nothing has changed after version %" PRIu64 " of the settings",
-                      a->m.after);
+                      a.m.after);
     }
     call_exit(run);
-    if (rc != MU_OK) {
-        ask_clear(a);
+    if (rc == MU_OK) {
+        *got_out = a.got;
+    } else {
+        clear(&a.ask);
     }
     return rc;
 }
 
 int mu_config_get(mu_run *run, const char *key, int64_t timeout_ms, mu_setting *setting_out)
 {
-    struct ask a = {.m.verb = CONFIG_GET};
-    int rc = ask(run, &a, key, NULL, 0, timeout_ms);
+    const struct msg_config m = {.verb = CONFIG_GET};
+    mu_settings got;
+    int rc = ask(run, &m, key, NULL, 0, timeout_ms, &got);
 
     if (rc == MU_OK) {
-        *setting_out = a.got.items[0];
-        free(a.got.items);
+        *setting_out = got.items[0];
+        free(got.items);
     }
     return rc;
 }
 
 int mu_config_list(mu_run *run, const char *prefix, int64_t timeout_ms, mu_settings *settings_out)
 {
-    struct ask a = {.m.verb = CONFIG_LIST};
-    int rc = ask(run, &a, prefix, NULL, 0, timeout_ms);
+    const struct msg_config m = {.verb = CONFIG_LIST};
 
-    if (rc == MU_OK) {
-        *settings_out = a.got;
-    }
-    return rc;
+    return ask(run, &m, prefix, NULL, 0, timeout_ms, settings_out);
 }
 
 int mu_config_put(mu_run *run, const char *key, const void *value, size_t n, uint64_t expect,
                   int64_t timeout_ms, uint64_t *version_out)
 {
-    struct ask a = {.m = {.verb = CONFIG_PUT, .expect = expect}};
-    int rc = ask(run, &a, key, value, n, timeout_ms);
+    const struct msg_config m = {.verb = CONFIG_PUT, .expect = expect};
+    mu_settings got;
+    int rc = ask(run, &m, key, value, n, timeout_ms, &got);
 
     if (rc == MU_OK && version_out != NULL) {
-        *version_out = a.got.version;
+        *version_out = got.version;
     }
     return rc;
 }
 
 int mu_config_remove(mu_run *run, const char *key, uint64_t expect, int64_t timeout_ms)
 {
-    struct ask a = {.m = {.verb = CONFIG_REMOVE, .expect = expect}};
+    const struct msg_config m = {.verb = CONFIG_REMOVE, .expect = expect};
+    mu_settings got;
 
-    return ask(run, &a, key, NULL, 0, timeout_ms);
+    return ask(run, &m, key, NULL, 0, timeout_ms, &got);
 }
 
 int mu_config_watch(mu_run *run, const char *key, uint64_t after, int64_t timeout_ms,
                     mu_settings *settings_out)
 {
-    struct ask a = {.m = {.verb = CONFIG_WATCH, .after = after}};
-    int rc = ask(run, &a, key, NULL, 0, timeout_ms);
+    const struct msg_config m = {.verb = CONFIG_WATCH, .after = after};
 
-    if (rc == MU_OK) {
-        *settings_out = a.got;
-    }
-    return rc;
+    return ask(run, &m, key, NULL, 0, timeout_ms, settings_out);
 }
 
 int mu_resize(mu_run *run, uint32_t nodes)
 {
-    struct ask a = {.m = {.verb = CONFIG_PUT, .key = "size", .expect = MU_ANY}};
+    struct config_ask a = {.ask.due_ms = run_due_ms(RESIZE_MS),
+                           .m = {.verb = CONFIG_PUT, .key = "size", .expect = MU_ANY}};
     char text[16];
     int rc;
 
@@ -338,7 +286,6 @@ int mu_resize(mu_run *run, uint32_t nodes)
     if (rc != MU_OK) {
         return rc;
     }
-    a.due_ms = run_due_ms(RESIZE_MS);
     a.m.value_n = (uint32_t)snprintf(text, sizeof(text), "%" PRIu32, nodes);
     a.m.value = (uint8_t *)text;
     rc = call_state(run);

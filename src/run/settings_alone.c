@@ -9,7 +9,7 @@
 static const struct config_limits limits = {
     .keys_n = 256, .value_bytes = CONFIG_VALUE_MAX, .total_bytes = 256u << 10, .window_n = 1024};
 
-static int add(struct ask *a, const struct rec_config *r)
+static int add(struct config_ask *a, const struct rec_config *r)
 {
     return settings_add(a, r->key, r->deleted ? NULL : r->value, r->value_n, r->version);
 }
@@ -19,7 +19,7 @@ static int out_of_memory(void)
     return run_fail(MU_ENOMEM, "out of memory for the settings");
 }
 
-static int do_get(struct mu_run *run, struct ask *a)
+static int do_get(struct mu_run *run, struct config_ask *a)
 {
     struct rec_config r;
 
@@ -29,7 +29,7 @@ static int do_get(struct mu_run *run, struct ask *a)
     return add(a, &r) == MU_OK ? MU_OK : out_of_memory();
 }
 
-static int do_list(struct mu_run *run, struct ask *a)
+static int do_list(struct mu_run *run, struct config_ask *a)
 {
     char after[CONFIG_KEY_MAX] = "";
     struct rec_config r;
@@ -44,7 +44,7 @@ static int do_list(struct mu_run *run, struct ask *a)
     return MU_OK;
 }
 
-static int do_change(struct mu_run *run, struct ask *a)
+static int do_change(struct mu_run *run, struct config_ask *a)
 {
     struct config_request q = {.key = a->m.key,
                                .value = a->m.value,
@@ -73,7 +73,7 @@ static bool matches(const char *watched, const char *key)
 }
 
 /* What has changed up to now. MU_ESTALE: that is not known any more. */
-static int changes(struct mu_run *run, struct ask *a)
+static int changes(struct mu_run *run, struct config_ask *a)
 {
     struct rec_config r;
     int rc;
@@ -92,20 +92,20 @@ static int changes(struct mu_run *run, struct ask *a)
     return MU_OK;
 }
 
-static int do_watch(struct mu_run *run, struct ask *a)
+static int do_watch(struct mu_run *run, struct config_ask *a)
 {
     bool in_time = true;
     int rc;
 
     while ((rc = call_state(run)) == MU_OK && (rc = changes(run, a)) == MU_OK && a->got.n == 0 &&
            in_time) {
-        in_time = call_wait(run, a->due_ms);
+        in_time = call_wait(run, a->ask.due_ms);
     }
     settings_sort(&a->got);
     return rc;
 }
 
-int settings_alone(struct mu_run *run, struct ask *a)
+int settings_alone(struct mu_run *run, struct config_ask *a)
 {
     if (run->settings.entries == NULL &&
         config_init(&run->settings, run->life.job, &limits) != MU_OK) {

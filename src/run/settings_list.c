@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value first, aligned for anything, then a zero byte and the key; or the key alone. */
-static int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
-                        uint64_t version)
+int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
+                 uint64_t version)
 {
     size_t room = value != NULL ? value_n + 1 : 0;
     size_t key_n = strlen(key) + 1;
@@ -46,7 +45,7 @@ void mu_settings_free(mu_settings *settings)
     }
 }
 
-int settings_add(struct ask *a, const char *key, const void *value, size_t value_n,
+int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
                  uint64_t version)
 {
     int rc;

@@ -1,76 +1,68 @@
 /* What the agent says, and what this worker answers: how it stands. */
-#include "run/crew.h"
+#include "run/run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A trainer's steps may be much faster than anybody wants to know; the newest counts. */
-enum {
-    PROGRESS_MS = 50,
-    BACKLOG_MAX = 64 << 10 /* an agent that does not read this much hears of no step */
-};
-
-static void fill_crew(const struct crew *c, struct report *r)
+/* The generation that it is in, and caught up. One that does nothing with the others on the data
+ * plane has no state to catch up with: it is in a generation as soon as that names it. */
+static uint64_t entered(const struct mu_run *run)
 {
-    r->entered = c->report.entered;
-    r->fault = c->report.fault;
-    r->odd = c->report.odd;
-    r->agreed = c->report.agreed;
-    r->apart_in = c->report.apart_in;
-    r->apart_n = c->report.apart_n;
-    memcpy(r->apart, c->report.apart, sizeof(r->apart));
+    if (run->crew != NULL) {
+        return run->now.entered;
+    }
+    return run->train == NULL && run->warm ? run->entered : 0;
 }
 
-/* How this worker stands. One that does not train with mu_next() has no state to catch up with: it
- * is in a generation as soon as that names it. All bytes are set, so that two can be compared. */
-static void fill(const struct mu_run *run, struct report *r)
+/* Brings `now` up to date. The crew writes its own part of it. */
+static void look(struct mu_run *run)
 {
-    memset(r, 0, sizeof(*r));
-    r->slot = run->place.attach.slot;
-    r->incarnation = wid_incarnation(run->life.worker);
-    r->step = run->step;
+    struct report *r = &run->now;
+
+    r->entered = entered(run);
     r->reached = data_linked(run);
-    memcpy(r->addr, run->addr, sizeof(r->addr));
-    if (run->crew != NULL) {
-        fill_crew(run->crew, r);
-    }
     if (run->train != NULL) {
         run->trainer->report(run->train, r);
     } else {
-        r->entered = run->crew != NULL ? r->entered : run->warm ? run->entered : 0;
         r->phase = r->entered != 0 ? PHASE_IN : run->warm ? PHASE_WARM : PHASE_WARMING;
     }
 }
 
-uint64_t told_entered(const struct mu_run *run)
-{
-    struct report r;
-
-    fill(run, &r);
-    return r.entered;
-}
-
 /* Says it, if that is not what was said last. */
-static void report(struct mu_run *run, const struct report *r)
+static void say(struct mu_run *run)
 {
-    if (memcmp(r, &run->said, sizeof(*r)) == 0) {
+    if (memcmp(&run->now, &run->said, sizeof(run->said)) == 0) {
         return;
     }
-    memcpy(&run->said, r, sizeof(*r));
-    if (control_say(run, WIRE_REPORT, r) != MU_OK) {
+    memcpy(&run->said, &run->now, sizeof(run->said));
+    if (control_say(run, WIRE_REPORT, &run->said) != MU_OK) {
         control_lost(run, MU_ENOMEM, "out of memory for a report");
     }
 }
 
-/* Nothing follows the word that it has finished, which is said on leaving. */
-static void report_now(struct mu_run *run)
+void told_clear(struct mu_run *run)
 {
-    struct report r;
+    struct report *r = &run->now;
 
-    if (!run->leaving) {
-        fill(run, &r);
-        report(run, &r);
+    r->entered = r->agreed = r->odd = r->apart_in = 0;
+    r->fault = 0;
+    r->apart_n = 0;
+}
+
+void told_again(struct mu_run *run)
+{
+    if (run->attached && run->lost == MU_OK && !run->leaving) {
+        look(run);
+        say(run);
+    }
+}
+
+void told_step(struct mu_run *run)
+{
+    if (run->attached && !run->progress.due) {
+        run->progress.due = true;
+        control_wake(run);
     }
 }
 
@@ -90,32 +82,6 @@ int told_may_call(const struct mu_run *run)
                                     "number of every slice can be a metric");
 }
 
-void told_again(struct mu_run *run)
-{
-    if (run->attached && run->lost == MU_OK) {
-        report_now(run);
-    }
-}
-
-int told_progress(struct mu_run *run)
-{
-    uint64_t now_ms = run_now_ms();
-
-    if (!run->step_due || run->lost != MU_OK) {
-        return -1;
-    }
-    if (run->step_ms > now_ms) {
-        return (int)(run->step_ms - now_ms);
-    }
-    run->step_ms = now_ms + PROGRESS_MS;
-    if (run->line.out_n >= BACKLOG_MAX) {
-        return PROGRESS_MS;
-    }
-    run->step_due = false;
-    report_now(run);
-    return -1;
-}
-
 int mu_progress(mu_run *run, uint64_t step)
 {
     int rc = call_enter(run);
@@ -126,11 +92,8 @@ int mu_progress(mu_run *run, uint64_t step)
     rc = call_state(run);
     if (rc == MU_OK) {
         told_warm(run);
-        run->step = step;
-        if (!run->alone && !run->step_due) {
-            run->step_due = true;
-            control_wake(run);
-        }
+        run->now.step = step;
+        told_step(run);
     }
     call_exit(run);
     return rc;
@@ -138,29 +101,38 @@ int mu_progress(mu_run *run, uint64_t step)
 
 bool told_is_needed(const struct mu_run *run)
 {
-    return run->rank < 0 && (told_entered(run) != 0 || run->forgetting);
+    return run_rank(run) < 0 && (entered(run) != 0 || run->forgetting);
 }
 
 /* One that is still needed must not say so: it would end the job for those who go on. */
 void told_finished(struct mu_run *run)
 {
-    struct report r;
-
     if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
-        fill(run, &r);
-        r.phase = PHASE_FINISHED;
-        report(run, &r);
+        look(run);
+        run->now.phase = PHASE_FINISHED;
+        say(run);
+    }
+}
+
+void told_forget(struct mu_run *run)
+{
+    const struct msg_forget m = {run->life.worker};
+
+    if (run->forgetting) {
+        return;
+    }
+    run->forgetting = true;
+    run->entered = 0;
+    told_clear(run);
+    if (control_say(run, WIRE_FORGET, &m) != MU_OK) {
+        control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
     }
 }
 
 /* Where this worker stands in the newest generation. */
 static void find_self(struct mu_run *run)
 {
-    const uint32_t rank =
-        run->newest != NULL ? membership_rank(run->newest, run->life.worker) : NO_RANK;
-
-    run->rank = rank == NO_RANK ? -1 : (int32_t)rank;
-    if (run->rank < 0) {
+    if (run_rank(run) < 0) {
         run->joined = 0;
         return;
     }
@@ -170,30 +142,28 @@ static void find_self(struct mu_run *run)
 
 static void on_life(struct mu_run *run, const struct msg_life *m)
 {
-    bool another = run->attached && m->worker != run->life.worker;
-    char error[COMM_ERROR_MAX];
+    const bool another = run->attached && m->worker != run->life.worker;
     int rc;
 
     run->life = *m;
     if (!run->attached) {
-        rc = data_open(run, error);
+        rc = data_open(run);
         if (rc != MU_OK) {
-            control_lost(run, rc, "%s", error);
+            control_lost(run, rc, "%s", mu_error());
             return;
         }
     }
-    run->attached = true;
+    run->attached = run->beat.due = true;
     run->forgetting = false;
-    run->beat_ms = 0;
+    run->beat.at_ms = 0;
+    run->now.incarnation = wid_incarnation(m->worker);
     if (another) {
         run->entered = run->joined = 0;
-        if (run->crew != NULL) {
-            memset(&run->crew->report, 0, sizeof(run->crew->report));
-        }
+        told_clear(run);
         find_self(run);
         values_repeat(run);
     }
-    report_now(run);
+    told_again(run);
 }
 
 static void on_generation(struct mu_run *run, const struct generation *g)
@@ -212,7 +182,7 @@ static void on_generation(struct mu_run *run, const struct generation *g)
     run->newest = m;
     find_self(run);
     data_generation(run);
-    report_now(run);
+    told_again(run);
 }
 
 /* The first number is only remembered: what was asked for before is done. When the count starts
@@ -227,24 +197,14 @@ static void on_lease(struct mu_run *run, const struct msg_lease *m)
     run->saves_known = true;
 }
 
-/* One without this worker counts now: it has nothing that anybody needs, and begins anew. */
+/* When a generation without this worker is active, nobody needs what it has: it begins anew. */
 static void on_active(struct mu_run *run, const struct msg_active *m)
 {
     run->active = MAX(run->active, m->generation);
-    if (run->train != NULL) {
-        return; /* core/step knows what it means. */
-    }
-    if (run->rank < 0 && run->entered != 0 && m->generation >= run_newest(run)) {
-        struct msg_forget forget = {run->life.worker};
-
-        run->entered = 0;
-        if (run->crew != NULL) {
-            memset(&run->crew->report, 0, sizeof(run->crew->report));
-        }
-        run->forgetting = true;
-        if (control_say(run, WIRE_FORGET, &forget) != MU_OK) {
-            control_lost(run, MU_ENOMEM, "out of memory for a word to the agent");
-        }
+    /* One that trains looks by itself: core/step knows what it means. */
+    if (run->train == NULL && run_rank(run) < 0 && run->entered != 0 &&
+        m->generation >= run_newest(run)) {
+        told_forget(run);
     }
 }
 
@@ -252,9 +212,7 @@ static void on_ended(struct mu_run *run, const struct msg_ended *m)
 {
     run->ended = true;
     run->end = *m;
-    data_stop(run);
-    values_end(run, MU_EDONE, m->why);
-    settings_end(run, MU_EDONE, m->why);
+    call_over(run);
 }
 
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg)
@@ -296,9 +254,5 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
                      wire_name(h->type));
         break;
     }
-    run->news++;
-    pthread_cond_broadcast(&run->changed);
-    if (run->crew != NULL && run->data.comm != NULL) {
-        comm_poke(run->data.comm);
-    }
+    call_news(run);
 }

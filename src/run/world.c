@@ -45,12 +45,12 @@ static void find_place(const struct mu_run *run, mu_world_info *w)
     const struct generation *g = run->newest != NULL ? &run->newest->g : &none;
 
     w->generation = g->number;
-    w->rank = run->rank;
+    w->rank = run_rank(run);
     w->size = (int)g->members_n;
     w->local_rank = -1;
     for (uint32_t i = 0; i < g->members_n; i++) {
         if (wid_node(g->members[i].worker) == wid_node(run->life.worker)) {
-            w->local_rank = (int32_t)i == run->rank ? w->local_size : w->local_rank;
+            w->local_rank = (int)i == w->rank ? w->local_size : w->local_rank;
             w->local_size++;
         }
     }
@@ -97,10 +97,10 @@ int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
     }
     told_warm(run);
     while ((rc = call_state(run)) == MU_OK && in_time &&
-           (run->rank < 0 || run_newest(run) <= generation)) {
+           (run_rank(run) < 0 || run_newest(run) <= generation)) {
         in_time = call_wait(run, due_ms);
     }
-    if (rc == MU_OK && (run->rank < 0 || run_newest(run) <= generation)) {
+    if (rc == MU_OK && (run_rank(run) < 0 || run_newest(run) <= generation)) {
         rc = run_fail(MU_ETIMEDOUT,
                       "no generation after %" PRIu64
                       " has this worker in it; the newest is %" PRIu64 " of job %s",

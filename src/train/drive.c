@@ -159,7 +159,7 @@ static int finish(struct train *t, const struct step_todo *todo)
  * if it can heal, to go back: however long that takes, for the orchestrator may be away. */
 static bool is_stopped(const struct train *t)
 {
-    const bool waits = t->heals && t->crew.report.fault == FAULT_STATES;
+    const bool waits = t->heals && t->crew.run->now.fault == FAULT_STATES;
 
     return step_diverged(&t->crew.step) &&
            (t->crew.run->alone || (!waits && run_now_ms() > t->fault.ms + FINISH_MS));
@@ -167,7 +167,7 @@ static bool is_stopped(const struct train *t)
 
 static bool is_to_name(const struct train *t)
 {
-    return t->crew.report.fault == FAULT_STATES && t->what.state.n > 0 && t->fault.named == 0;
+    return t->crew.run->now.fault == FAULT_STATES && t->what.state.n > 0 && t->fault.named == 0;
 }
 
 /* The job ends as soon as one has told of it: not before they know which states differ. */

@@ -145,7 +145,7 @@ void train_effect(struct crew *c, const struct step_effect *e)
     switch (e->kind) {
     case STEP_REPORT:
         pthread_mutex_lock(&c->run->lock);
-        t->told.step = c->run->step;
+        t->told.step = c->run->now.step;
         pthread_mutex_unlock(&c->run->lock);
         break;
     case STEP_DROP:
@@ -203,10 +203,7 @@ void train_moved(struct crew *c)
     const bool another = term_generation(term) != term_generation(run->data.group);
 
     old = world_of(run);
-    run->data.group = term;
-    run->data.group_as = run->life.worker;
-    run->data.info = (mu_group_info){term_generation(term), (int)step_rank(&c->step),
-                                     (int)step_size(&c->step), 0};
+    crew_group(c, false);
     t->told.generations += another;
     new = world_of(run);
     if (!run->alone) {

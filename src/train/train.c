@@ -35,7 +35,7 @@ static void want_save(struct train *t)
 
 static void leave(struct train *t)
 {
-    const bool lingers = t->crew.report.entered != 0 && !t->crew.run->given_up;
+    const bool lingers = t->crew.run->now.entered != 0 && !t->crew.run->given_up;
 
     if (!t->started) {
         return;
@@ -161,15 +161,14 @@ static bool is_healing(const struct mu_run *run)
 /* The lock is held. */
 static int start(struct train *t, uint64_t steps_n)
 {
-    char error[COMM_ERROR_MAX];
     int rc;
 
     if (t->what.parts_n == 0) {
         return run_fail(MU_EINVAL, "nothing is known of the gradient: call mu_gradient() first");
     }
-    rc = data_open(t->crew.run, error);
+    rc = data_open(t->crew.run);
     if (rc != MU_OK) {
-        return run_fail(rc, "%s", error);
+        return rc;
     }
     rc = find_step_ms(t->crew.run);
     t->heals = is_healing(t->crew.run);

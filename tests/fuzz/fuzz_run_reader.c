@@ -30,8 +30,16 @@ static void note(struct seen *seen, const struct wire_header *h, const union wir
 /* A worker with a call of each kind waiting, by number; number 0 is nobody's. */
 struct waiting {
     struct mu_run run;
-    struct ask asks[CONFIG_VERB_N];
+    struct config_ask asks[CONFIG_VERB_N];
 };
+
+static void clear(struct ask *ask)
+{
+    struct config_ask *a = (struct config_ask *)ask;
+
+    mu_settings_free(&a->got);
+    a->cap = 0;
+}
 
 static struct waiting *waiting_open(void)
 {
@@ -41,9 +49,9 @@ static struct waiting *waiting_open(void)
     pthread_cond_init(&w->run.changed, NULL);
     for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
         w->asks[i].m.verb = (uint8_t)i;
-        w->asks[i].m.request = i + 1;
-        w->asks[i].next = w->run.asks;
-        w->run.asks = &w->asks[i];
+        w->asks[i].ask = (struct ask){
+            .next = w->run.asks, .type = WIRE_SETTING, .request = i + 1, .clear = clear};
+        w->run.asks = &w->asks[i].ask;
     }
     return w;
 }
@@ -60,13 +68,13 @@ static void waiting_take(struct waiting *w, const struct msg_setting *m)
 static void waiting_close(struct waiting *w)
 {
     for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
-        struct ask *a = &w->asks[i];
-        bool is_ok = a->done && a->status == MU_OK;
+        struct config_ask *a = &w->asks[i];
+        bool done = a->ask.done, is_ok = done && a->ask.status == MU_OK;
 
-        mu_assert(!a->done || a->status <= 0);
-        mu_assert(!a->done || is_ok || (a->got.n == 0 && a->got.items == NULL));
+        mu_assert(!done || a->ask.status <= 0);
+        mu_assert(!done || is_ok || (a->got.n == 0 && a->got.items == NULL));
         mu_assert(!is_ok || i != CONFIG_GET || (a->got.n == 1 && a->got.items[0].value != NULL));
-        mu_assert(a->done || w->run.lost == MU_OK);
+        mu_assert(done || w->run.lost == MU_OK);
         for (size_t k = 0; k < a->got.n; k++) {
             const mu_setting *s = &a->got.items[k];
 

@@ -129,8 +129,13 @@ static void train(mu_run *run, struct report how)
 {
     pthread_mutex_lock(&run->lock);
     run->crew = &train_get(run)->crew;
-    run->crew->report = how;
-    run->crew->report.entered = run->entered;
+    run->now.fault = how.fault;
+    run->now.odd = how.odd;
+    run->now.agreed = how.agreed;
+    run->now.apart_in = how.apart_in;
+    run->now.apart_n = how.apart_n;
+    memcpy(run->now.apart, how.apart, sizeof(how.apart));
+    run->now.entered = run->entered;
     told_again(run);
     pthread_mutex_unlock(&run->lock);
 }
