@@ -1,4 +1,4 @@
-#include "run/agent_line.h"
+#include "run/run.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,27 +13,22 @@ void agent_line_init(struct agent_line *l, const struct agent_place *place)
     *l = (struct agent_line){.place = place, .fd = -1};
 }
 
-void agent_line_hang_up(struct agent_line *l)
+void agent_line_close(struct agent_line *l)
 {
     if (l->fd >= 0) {
         close(l->fd);
     }
     l->fd = -1;
-    l->out_n = 0;
+    free(l->out);
+    l->out = NULL;
+    l->out_n = l->out_cap = 0;
     intake_close(&l->in);
 }
 
-void agent_line_close(struct agent_line *l)
+int agent_line_dial(struct agent_line *l, uint64_t wait_ms, bool depot)
 {
-    agent_line_hang_up(l);
-    free(l->out);
-    l->out = NULL;
-    l->out_cap = 0;
-}
-
-int agent_line_dial(struct agent_line *l, uint32_t wait_ms, bool depot)
-{
-    const struct timeval wait = {(time_t)(wait_ms / 1000), (suseconds_t)(wait_ms % 1000) * 1000};
+    const uint64_t ms = MAX(MIN(wait_ms, (uint64_t)INT32_MAX), 1);
+    const struct timeval wait = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     struct msg_attach attach = l->place->attach;
     int rc;
@@ -41,18 +36,24 @@ int agent_line_dial(struct agent_line *l, uint32_t wait_ms, bool depot)
     strcpy(at.sun_path, l->place->socket);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (l->fd < 0) {
-        return MU_ELIMIT;
+        return run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
     }
     /* An agent that does not accept must not hold us up: connect() heeds it. */
     setsockopt(l->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
     do {
         rc = connect(l->fd, (const struct sockaddr *)&at, sizeof(at));
     } while (rc < 0 && errno == EINTR);
+    if (rc < 0 && errno == EAGAIN) {
+        return run_fail(MU_ETIMEDOUT, "the agent at %s (MUSTER_SOCKET) does not accept",
+                        l->place->socket);
+    }
     if (rc < 0) {
-        return errno == EAGAIN ? MU_ETIMEDOUT : MU_EPEER;
+        return run_fail(MU_EPEER, "no agent answers at %s (MUSTER_SOCKET): %s", l->place->socket,
+                        strerror(errno));
     }
     attach.depot = depot;
-    return agent_line_say(l, WIRE_ATTACH, &attach, 0);
+    rc = agent_line_say(l, WIRE_ATTACH, &attach, 0);
+    return rc == MU_OK ? rc : run_fail(rc, "out of memory for a line to the agent");
 }
 
 int agent_line_say(struct agent_line *l, enum wire_type type, const void *msg, uint64_t request)

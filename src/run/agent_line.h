@@ -23,16 +23,15 @@ struct agent_line {
     struct intake in;
 };
 
-/* place is borrowed until close. */
+/* place is borrowed for as long as the line is used. */
 void agent_line_init(struct agent_line *l, const struct agent_place *place);
+/* Forgets what is queued, too. It can be dialed anew; again is fine. */
 void agent_line_close(struct agent_line *l);
 
 /* Connects, and queues the first frame. wait_ms: how long an agent may take to accept, and later to
- * read. MU_ELIMIT: there is no socket; MU_ETIMEDOUT: it does not accept; MU_EPEER. errno says why.
- * MU_ENOMEM. */
-int agent_line_dial(struct agent_line *l, uint32_t wait_ms, bool depot);
-/* Closes it, and forgets what is queued. It can be dialed anew. */
-void agent_line_hang_up(struct agent_line *l);
+ * read. MU_ELIMIT: there is no socket; MU_ETIMEDOUT: it does not accept; MU_EPEER, MU_ENOMEM. Says
+ * why. */
+int agent_line_dial(struct agent_line *l, uint64_t wait_ms, bool depot);
 
 /* Queues a frame. MU_EINVAL: it can't be encoded; MU_ENOMEM. */
 int agent_line_say(struct agent_line *l, enum wire_type type, const void *msg, uint64_t request);

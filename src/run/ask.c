@@ -55,7 +55,7 @@ int ask_wait(struct mu_run *run, struct ask *a, const char *late)
         link = &(*link)->next;
     }
     *link = a->next;
-    return a->status;
+    return a->status == MU_OK ? MU_OK : call_state(run);
 }
 
 int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n)

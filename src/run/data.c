@@ -136,13 +136,6 @@ static void want_newest(struct mu_run *run)
 }
 
 /* The caller is away: those who wait for it are told again, well before they lose patience. */
-static void nudge(struct mu_run *run)
-{
-    pthread_mutex_unlock(&run->lock);
-    comm_nudge(run->data.comm);
-    pthread_mutex_lock(&run->lock);
-}
-
 static uint64_t nudge_every_ms(const struct mu_run *run)
 {
     const int64_t step_ms = run->config.step_ms;
@@ -172,7 +165,7 @@ static void *follow_main(void *arg)
             want_newest(run);
         } else if (away && now_ms >= nudge_ms) {
             nudge_ms = now_ms + nudge_every_ms(run);
-            nudge(run);
+            comm_nudge(run->data.comm);
         } else {
             (void)call_wait(run, away ? nudge_ms : again ? want_ms : UINT64_MAX);
         }

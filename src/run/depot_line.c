@@ -9,19 +9,12 @@
 
 enum { STUCK_MS = 30000 }; /* an agent that reads nothing for so long is given up */
 
-static int fail(int status, struct ckpt_why *why, const char *text, int error)
-{
-    snprintf(why->text, sizeof(why->text), "%s%s%s", text, error != 0 ? ": " : "",
-             error != 0 ? strerror(error) : "");
-    return status;
-}
-
 /* Some refusals are final. */
 static int refused(const struct msg_refused *m, struct ckpt_why *why)
 {
     const bool final = m->status == MU_EREFUSED || m->status == MU_ENOENT || m->status == MU_ESTALE;
 
-    return fail(final ? MU_EREFUSED : MU_EIO, why, m->text, 0);
+    return ckpt_say(why, final ? MU_EREFUSED : MU_EIO, "%s", m->text);
 }
 
 /* Waits for more bytes. MU_EAGAIN: not all of a frame may be there yet. */
@@ -31,13 +24,12 @@ static int receive(struct agent_line *l, uint32_t wait_ms, struct ckpt_why *why)
     const int ready = poll(&p, 1, (int)MIN(wait_ms, (uint32_t)INT32_MAX));
 
     if (ready == 0) {
-        return fail(MU_ETIMEDOUT, why, "the orchestrator does not answer", 0);
+        return ckpt_say(why, MU_ETIMEDOUT, "the orchestrator does not answer");
     }
     if ((ready < 0 && errno != EINTR) || agent_line_receive(l) == MU_EPEER) {
-        return fail(MU_EIO, why,
-                    errno == 0 ? "the agent has closed the line to the orchestrator"
-                               : "the line to the agent is broken",
-                    errno);
+        return errno == 0
+                   ? ckpt_say(why, MU_EIO, "the agent has closed the line to the orchestrator")
+                   : ckpt_say(why, MU_EIO, "the line to the agent is broken: %s", strerror(errno));
     }
     return MU_EAGAIN;
 }
@@ -50,9 +42,6 @@ static int next(void *arg, uint32_t wait_ms, uint64_t *request_out,
     struct wire_header h;
     int rc;
 
-    if (l->fd < 0) {
-        return fail(MU_EIO, why, "there is no line to the agent", 0);
-    }
     while ((rc = intake_next(&l->in, &h, &fault)) == MU_EAGAIN) {
         rc = receive(l, wait_ms, why);
         if (rc != MU_EAGAIN) {
@@ -60,13 +49,13 @@ static int next(void *arg, uint32_t wait_ms, uint64_t *request_out,
         }
     }
     if (rc != MU_OK) {
-        return fail(rc == MU_ENOMEM ? rc : MU_EIO, why, fault.text, 0);
+        return ckpt_say(why, rc == MU_ENOMEM ? rc : MU_EIO, "%s", fault.text);
     }
     if (h.type == WIRE_REFUSED) {
         return refused(&l->in.desk.msg.refused, why);
     }
     if (h.type != WIRE_DEPOT_SAYS) {
-        return fail(MU_EIO, why, "the agent says what has no place on this line", 0);
+        return ckpt_say(why, MU_EIO, "the agent says what has no place on this line");
     }
     *request_out = h.request;
     *m_out = &l->in.desk.msg.depot_says;
@@ -82,7 +71,10 @@ static int unheard(struct agent_line *l, int error, struct ckpt_why *why)
 
     while ((rc = next(l, 0, &request, &m, why)) == MU_OK) {
     }
-    return rc == MU_ETIMEDOUT ? fail(MU_EIO, why, "the agent does not listen", error) : rc;
+    if (rc == MU_ETIMEDOUT) {
+        rc = ckpt_say(why, MU_EIO, "the agent does not listen: %s", strerror(error));
+    }
+    return rc;
 }
 
 static int say(void *arg, const struct msg_depot *m, uint64_t request, struct ckpt_why *why)
@@ -90,12 +82,9 @@ static int say(void *arg, const struct msg_depot *m, uint64_t request, struct ck
     struct agent_line *l = arg;
     int rc;
 
-    if (l->fd < 0) {
-        return fail(MU_EIO, why, "there is no line to the agent", 0);
-    }
     rc = agent_line_say(l, WIRE_DEPOT, m, request);
     if (rc != MU_OK) {
-        return fail(rc, why, mu_strerror(rc), 0);
+        return ckpt_say(why, rc, "%s", mu_strerror(rc));
     }
     return agent_line_send(l, 0) == MU_OK ? MU_OK : unheard(l, errno, why);
 }
@@ -105,22 +94,22 @@ static int dial(void *arg, struct ckpt_why *why)
     struct agent_line *l = arg;
     int rc;
 
-    agent_line_hang_up(l);
+    agent_line_close(l);
     rc = agent_line_dial(l, STUCK_MS, true);
-    if (rc == MU_OK) {
-        rc = agent_line_send(l, 0);
+    if (rc != MU_OK) {
+        rc = ckpt_say(why, rc == MU_ENOMEM ? rc : MU_EIO, "%s", mu_error());
+    } else if (agent_line_send(l, 0) != MU_OK) {
+        rc = ckpt_say(why, MU_EIO, "the agent can't be reached: %s", strerror(errno));
     }
     if (rc != MU_OK) {
-        rc = rc == MU_ENOMEM ? fail(rc, why, mu_strerror(rc), 0)
-                             : fail(MU_EIO, why, "the agent can't be reached", errno);
-        agent_line_hang_up(l);
+        agent_line_close(l);
     }
     return rc;
 }
 
 static void hang_up(void *arg)
 {
-    agent_line_hang_up(arg);
+    agent_line_close(arg);
 }
 
 struct depot_line agent_line_hooks(struct agent_line *l, uint32_t patience_ms)

@@ -51,7 +51,6 @@ static int find_place(struct agent_place *p)
     uint64_t slot, cookie;
     int rc;
 
-    *p = (struct agent_place){.socket = ""};
     if (socket == NULL || socket[0] == '\0') {
         return MU_OK;
     }
@@ -72,7 +71,7 @@ static int find_place(struct agent_place *p)
 
 /* ---- making and unmaking ---- */
 
-/* Nothing of this can fail where threads are as on Linux. */
+/* On Linux none of these calls can fail. */
 static void locks_init(struct mu_run *run)
 {
     pthread_condattr_t attr;
@@ -109,8 +108,7 @@ static void run_close(struct mu_run *run)
     free(run);
 }
 
-static int run_open(const mu_config *config, const struct agent_place *place,
-                    struct mu_run **run_out)
+static int run_open(const mu_config *config, struct mu_run **run_out)
 {
     struct mu_run *run = calloc(1, sizeof(*run));
     int rc;
@@ -122,16 +120,18 @@ static int run_open(const mu_config *config, const struct agent_place *place,
     run->config = *config;
     run->config.address = run->config.ckpt_dir = NULL;
     run->pid = getpid();
-    run->place = *place;
     run->wake_fd = -1;
     agent_line_init(&run->line, &run->place);
-    run->now.slot = place->attach.slot;
     /* Numbers of requests grow even if a worker's process starts again in the same life. */
     run->request = run_boot_us();
     if (config->address != NULL) {
         snprintf(run->now.addr, sizeof(run->now.addr), "%s", config->address);
     }
-    rc = data_config(run);
+    rc = find_place(&run->place);
+    run->now.slot = run->place.attach.slot;
+    if (rc == MU_OK) {
+        rc = data_config(run);
+    }
     if (rc == MU_OK && config->ckpt_dir != NULL) {
         run->ckpt_dir = strdup(config->ckpt_dir);
         rc = run->ckpt_dir != NULL ? MU_OK : run_fail(MU_ENOMEM, "out of memory for a run");
@@ -165,31 +165,6 @@ static int join_alone(struct mu_run *run)
 
 /* ---- with an agent ---- */
 
-static int connect_to(struct mu_run *run, uint64_t due_ms)
-{
-    const uint64_t now_ms = run_now_ms();
-    const uint64_t left_ms = due_ms > now_ms ? MIN(due_ms - now_ms, (uint64_t)INT32_MAX) : 1;
-    const char *path = run->place.socket;
-    int rc = MU_ELIMIT;
-
-    run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (run->wake_fd >= 0) {
-        rc = agent_line_dial(&run->line, (uint32_t)left_ms, false);
-    }
-    switch (rc) {
-    case MU_OK:
-        return MU_OK;
-    case MU_ELIMIT:
-        return run_fail(rc, "can't make a socket: %s", strerror(errno));
-    case MU_ETIMEDOUT:
-        return run_fail(rc, "the agent at %s (MUSTER_SOCKET) does not accept", path);
-    case MU_EPEER:
-        return run_fail(rc, "no agent answers at %s (MUSTER_SOCKET): %s", path, strerror(errno));
-    default:
-        return run_fail(rc, "out of memory for a run");
-    }
-}
-
 /* Waits for the agent's answer. */
 static int wait_for_life(struct mu_run *run, uint64_t due_ms)
 {
@@ -211,8 +186,12 @@ static int wait_for_life(struct mu_run *run, uint64_t due_ms)
 
 static int join_agent(struct mu_run *run, uint64_t due_ms)
 {
-    int rc = connect_to(run, due_ms);
+    const uint64_t now_ms = run_now_ms(), left_ms = due_ms - MIN(due_ms, now_ms);
+    int rc;
 
+    run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, left_ms, false)
+                           : run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
     if (rc == MU_OK) {
         rc = control_start(run);
     }
@@ -243,22 +222,13 @@ static int check_config(const mu_config *config)
 /* One run per process: its agent knows it by one connection. */
 static bool claim(void)
 {
-    int pid = getpid();
-    int before = atomic_load(&joined_pid);
-
-    while (before != pid) {
-        if (atomic_compare_exchange_weak(&joined_pid, &before, pid)) {
-            return true;
-        }
-    }
-    return false;
+    return atomic_exchange(&joined_pid, getpid()) != getpid();
 }
 
 int mu_join(const mu_config *config, mu_run **run_out)
 {
     mu_config defaults;
     struct mu_run *run = NULL;
-    struct agent_place place;
     int rc;
 
     log_init();
@@ -268,20 +238,18 @@ int mu_join(const mu_config *config, mu_run **run_out)
         return run_fail(MU_EINVAL, "there is nowhere to put the run");
     }
     rc = check_config(config);
-    if (rc == MU_OK) {
-        rc = find_place(&place);
-    }
     if (rc != MU_OK) {
         return rc;
     }
     if (!claim()) {
         return run_fail(MU_EBUSY, "this process has joined already: mu_leave() first");
     }
-    rc = run_open(config, &place, &run);
+    rc = run_open(config, &run);
     if (rc != MU_OK) {
         goto err_claim;
     }
-    rc = place.socket[0] == '\0' ? join_alone(run) : join_agent(run, run_due_ms(config->join_ms));
+    rc = run->place.socket[0] != '\0' ? join_agent(run, run_due_ms(config->join_ms))
+                                      : join_alone(run);
     if (rc != MU_OK) {
         goto err_run;
     }

@@ -135,8 +135,9 @@ static int open_plane(struct mu_run *run)
 {
     int rc = call_state(run);
 
-    if (rc == MU_OK) {
-        rc = told_may_call(run);
+    if (rc == MU_OK && run->train != NULL && run->trainer->is_started(run->train)) {
+        rc = run_fail(MU_EBUSY, "this worker trains with mu_next(), which has the group: a number "
+                                "of every slice can be a metric");
     }
     if (rc == MU_OK) {
         told_warm(run);

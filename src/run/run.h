@@ -11,7 +11,6 @@
 #include "comm/comm.h"
 #include "core/config.h"
 #include "run/agent_line.h"
-#include "run/marks.h"
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -36,7 +35,22 @@ struct config_ask {
     struct ask ask; /* first */
     struct msg_config m;
     mu_settings got; /* what has come; of a put, the version alone */
-    size_t cap;      /* of its items */
+};
+
+/* Which round of each tag this worker has the answer of: it says so with its next value under that
+ * tag, so that the orchestrator never mixes values of different rounds. The tags that were used
+ * last are remembered; for the others nothing is claimed. */
+#define MARKS_N 64
+
+struct mark {
+    char tag[SYNC_TAG_MAX]; /* "": free */
+    uint64_t generation;
+    uint32_t n;
+};
+
+struct marks {
+    struct mark items[MARKS_N]; /* the last that was set comes first */
+    bool forgot;                /* a tag that is not here may have been used */
 };
 
 /* Something that is said now and then, if it is due, and not to an agent that lags behind. */
@@ -192,8 +206,6 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 /* This worker needs the others from now on: it can be taken in. */
 void told_warm(struct mu_run *run);
-/* MU_EBUSY: it trains with mu_next(), which has the group. Says so. */
-int told_may_call(const struct mu_run *run);
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
 /* It was left out of the newest generation, and that does not count yet: until it does this worker
  * is one of those who hold the state, and its end would be a loss. */
@@ -220,7 +232,8 @@ void metrics_say(struct mu_run *run);
  * why not. */
 int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n);
 uint32_t ask_left_ms(const struct ask *a); /* of its time */
-/* Waits for the answer to what was sent, and gives its status. late: the text, if none comes. */
+/* Waits for the answer to what was sent. MU_OK: there is one, and its status says how it went;
+ * otherwise what call_state() says. late: its text, if none comes in time. */
 int ask_wait(struct mu_run *run, struct ask *a, const char *late);
 /* The one that waits for this; NULL: nobody does. */
 struct ask *ask_find(struct mu_run *run, enum wire_type type, uint64_t request);
@@ -231,6 +244,9 @@ void ask_answer(struct ask *a, int status, const char *text);
 
 void values_told(struct mu_run *run, const struct msg_synced *m);
 void values_repeat(struct mu_run *run); /* this worker goes on as another */
+/* NULL: the tag was never used, or (forgot) that can't be told any more. */
+const struct mark *marks_find(const struct marks *marks, const char *tag);
+void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32_t n);
 
 /* ---- settings.c ---- */
 

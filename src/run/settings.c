@@ -20,10 +20,7 @@ enum {
 
 static void clear(struct ask *ask)
 {
-    struct config_ask *a = (struct config_ask *)ask;
-
-    mu_settings_free(&a->got);
-    a->cap = 0;
+    mu_settings_free(&((struct config_ask *)ask)->got);
 }
 
 static bool is_change(const struct config_ask *a)
@@ -137,7 +134,7 @@ static int ask_send(struct mu_run *run, struct config_ask *a)
 /* Sends it and waits for its answer. */
 static int ask_once(struct mu_run *run, struct config_ask *a)
 {
-    int rc = ask_send(run, a), over;
+    int rc = ask_send(run, a);
 
     if (rc != MU_OK) {
         return rc;
@@ -146,12 +143,12 @@ static int ask_once(struct mu_run *run, struct config_ask *a)
                   is_change(a) ? "neither the agent of this node nor the orchestrator answers: it "
                                  "is not known whether the change was made"
                                : "neither the agent of this node nor the orchestrator answers");
-    over = rc == MU_OK ? MU_OK : call_state(run);
-    if (rc == MU_OK || over != MU_OK) {
-        return over;
+    if (rc == MU_OK && a->ask.text[0] != '\0') {
+        rc = run_fail(a->ask.status, "%s", a->ask.text);
+    } else if (rc == MU_OK && a->ask.status != MU_OK) {
+        rc = run_fail(a->ask.status, "setting '%s': %s", a->m.key, mu_strerror(a->ask.status));
     }
-    return a->ask.text[0] != '\0' ? run_fail(rc, "%s", a->ask.text)
-                                  : run_fail(rc, "setting '%s': %s", a->m.key, mu_strerror(rc));
+    return rc;
 }
 
 /* A watch that nothing has come of is repeated for as long as there is time. */

@@ -14,11 +14,6 @@ static int add(struct config_ask *a, const struct rec_config *r)
     return settings_add(a, r->key, r->deleted ? NULL : r->value, r->value_n, r->version);
 }
 
-static int out_of_memory(void)
-{
-    return run_fail(MU_ENOMEM, "out of memory for the settings");
-}
-
 static int do_get(struct mu_run *run, struct config_ask *a)
 {
     struct rec_config r;
@@ -26,22 +21,21 @@ static int do_get(struct mu_run *run, struct config_ask *a)
     if (config_get(&run->settings, a->m.key, &r) != MU_OK) {
         return run_fail(MU_ENOENT, "there is no setting '%s'", a->m.key);
     }
-    return add(a, &r) == MU_OK ? MU_OK : out_of_memory();
+    return add(a, &r);
 }
 
 static int do_list(struct mu_run *run, struct config_ask *a)
 {
     char after[CONFIG_KEY_MAX] = "";
     struct rec_config r;
+    int rc = MU_OK;
 
-    while (config_list(&run->settings, a->m.key, after, &r) == MU_OK) {
-        if (add(a, &r) != MU_OK) {
-            return out_of_memory();
-        }
+    while (rc == MU_OK && config_list(&run->settings, a->m.key, after, &r) == MU_OK) {
+        rc = add(a, &r);
         memcpy(after, r.key, sizeof(after));
     }
     a->got.version = run->settings.version;
-    return MU_OK;
+    return rc;
 }
 
 static int do_change(struct mu_run *run, struct config_ask *a)
@@ -81,7 +75,7 @@ static int changes(struct mu_run *run, struct config_ask *a)
     while ((rc = config_since(&run->settings, a->m.after, &r)) == MU_OK) {
         a->m.after = r.version;
         if (matches(a->m.key, r.key) && add(a, &r) != MU_OK) {
-            return out_of_memory();
+            return MU_ENOMEM;
         }
     }
     if (rc == MU_ESTALE) {
@@ -107,18 +101,19 @@ static int do_watch(struct mu_run *run, struct config_ask *a)
 
 int settings_alone(struct mu_run *run, struct config_ask *a)
 {
-    if (run->settings.entries == NULL &&
-        config_init(&run->settings, run->life.job, &limits) != MU_OK) {
-        return out_of_memory();
+    static int (*const verbs[CONFIG_VERB_N])(struct mu_run *,
+                                             struct config_ask *) = {[CONFIG_GET] = do_get,
+                                                                     [CONFIG_LIST] = do_list,
+                                                                     [CONFIG_WATCH] = do_watch,
+                                                                     [CONFIG_PUT] = do_change,
+                                                                     [CONFIG_REMOVE] = do_change};
+    int rc = MU_OK;
+
+    if (run->settings.entries == NULL) {
+        rc = config_init(&run->settings, run->life.job, &limits);
     }
-    switch (a->m.verb) {
-    case CONFIG_GET:
-        return do_get(run, a);
-    case CONFIG_LIST:
-        return do_list(run, a);
-    case CONFIG_WATCH:
-        return do_watch(run, a);
-    default:
-        return do_change(run, a);
+    if (rc == MU_OK) {
+        rc = verbs[a->m.verb](run, a);
     }
+    return rc == MU_ENOMEM ? run_fail(rc, "out of memory for the settings") : rc;
 }

@@ -48,19 +48,11 @@ void mu_settings_free(mu_settings *settings)
 int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
                  uint64_t version)
 {
-    int rc;
+    mu_setting *items = realloc(a->got.items, (a->got.n + 1) * sizeof(items[0]));
+    int rc =
+        items != NULL ? setting_make(&items[a->got.n], key, value, value_n, version) : MU_ENOMEM;
 
-    if (a->got.n == a->cap) {
-        size_t cap = MAX(2 * a->cap, (size_t)4);
-        mu_setting *items = realloc(a->got.items, cap * sizeof(items[0]));
-
-        if (items == NULL) {
-            return MU_ENOMEM;
-        }
-        a->got.items = items;
-        a->cap = cap;
-    }
-    rc = setting_make(&a->got.items[a->got.n], key, value, value_n, version);
+    a->got.items = items != NULL ? items : a->got.items;
     a->got.n += rc == MU_OK;
     return rc;
 }

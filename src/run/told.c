@@ -74,14 +74,6 @@ void told_warm(struct mu_run *run)
     }
 }
 
-int told_may_call(const struct mu_run *run)
-{
-    return run->train == NULL || !run->trainer->is_started(run->train)
-               ? MU_OK
-               : run_fail(MU_EBUSY, "this worker trains with mu_next(), which has the group: a "
-                                    "number of every slice can be a metric");
-}
-
 int mu_progress(mu_run *run, uint64_t step)
 {
     int rc = call_enter(run);

@@ -27,18 +27,13 @@ static int value_make(mu_value *value, const char *address, const void *data, si
     return rc;
 }
 
-static void items_free(mu_value *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free((void *)(uintptr_t)items[i].data);
-    }
-    free(items);
-}
-
 void mu_values_free(mu_values *values)
 {
     if (values != NULL) {
-        items_free(values->items, values->n);
+        for (size_t i = 0; i < values->n; i++) {
+            free((void *)(uintptr_t)values->items[i].data); /* NULL: it has not come. */
+        }
+        free(values->items);
         *values = (mu_values){0};
     }
 }
@@ -47,9 +42,34 @@ static void call_clear(struct ask *a)
 {
     struct call *c = (struct call *)a;
 
-    items_free(c->values.items, c->items_n);
-    c->values = (mu_values){0};
+    mu_values_free(&c->values);
     c->items_n = 0;
+}
+
+/* ---- marks ---- */
+
+const struct mark *marks_find(const struct marks *marks, const char *tag)
+{
+    for (uint32_t i = 0; i < MARKS_N; i++) {
+        if (strcmp(marks->items[i].tag, tag) == 0) {
+            return &marks->items[i];
+        }
+    }
+    return NULL;
+}
+
+void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32_t n)
+{
+    struct mark *items = marks->items;
+    uint32_t at = 0;
+
+    while (at < MARKS_N - 1 && items[at].tag[0] != '\0' && strcmp(items[at].tag, tag) != 0) {
+        at++;
+    }
+    marks->forgot |= items[at].tag[0] != '\0' && strcmp(items[at].tag, tag) != 0;
+    memmove(items + 1, items, at * sizeof(*items));
+    items[0] = (struct mark){.generation = generation, .n = n};
+    memcpy(items[0].tag, tag, strnlen(tag, sizeof(items[0].tag) - 1));
 }
 
 /* ---- the control thread's side ---- */
@@ -153,18 +173,17 @@ static int sync_alone(const struct mu_run *run, const void *data, size_t n, mu_v
 /* Sends it and waits for its answer. */
 static int call_run(struct mu_run *run, struct call *c)
 {
-    int rc = call_send(run, c), over;
+    int rc = call_send(run, c);
 
     if (rc != MU_OK) {
         return run_fail(rc, rc == MU_EINVAL ? "the tag is not UTF-8 without control characters"
                                             : "out of memory for a value");
     }
     rc = ask_wait(run, &c->ask, "neither the agent of this node nor the orchestrator answers");
-    if (rc == MU_OK) {
-        return MU_OK;
+    if (rc == MU_OK && c->ask.status != MU_OK) {
+        rc = run_fail(c->ask.status, "'%s': %s", c->m.tag, c->ask.text);
     }
-    over = call_state(run);
-    return over != MU_OK ? over : run_fail(rc, "'%s': %s", c->m.tag, c->ask.text);
+    return rc;
 }
 
 int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,

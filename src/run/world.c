@@ -12,10 +12,8 @@ _Static_assert(MU_NAME_MAX == NAME_MAX_LEN && MU_ADDRESS_MAX == ADDR_MAX_LEN &&
                "the public limits are the protocol's");
 
 /* One block: the pointers, then what they point to. */
-static const char *const *copy_addresses(const struct membership *m)
+static const char *const *copy_addresses(const struct generation *g)
 {
-    static const struct generation none;
-    const struct generation *g = m != NULL ? &m->g : &none;
     size_t n = 1;
     const char **list;
     char *text;
@@ -29,47 +27,40 @@ static const char *const *copy_addresses(const struct membership *m)
     }
     text = (char *)(list + g->members_n + 1);
     for (uint32_t i = 0; i < g->members_n; i++) {
-        size_t len = strlen(g->members[i].addr) + 1;
-
-        memcpy(text, g->members[i].addr, len);
         list[i] = text;
-        text += len;
+        text = stpcpy(text, g->members[i].addr) + 1;
     }
     list[g->members_n] = NULL;
     return list;
 }
 
-static void find_place(const struct mu_run *run, mu_world_info *w)
-{
-    static const struct generation none;
-    const struct generation *g = run->newest != NULL ? &run->newest->g : &none;
-
-    w->generation = g->number;
-    w->rank = run_rank(run);
-    w->size = (int)g->members_n;
-    w->local_rank = -1;
-    for (uint32_t i = 0; i < g->members_n; i++) {
-        if (wid_node(g->members[i].worker) == wid_node(run->life.worker)) {
-            w->local_rank = (int)i == w->rank ? w->local_size : w->local_rank;
-            w->local_size++;
-        }
-    }
-}
-
 int mu_world(mu_run *run, mu_world_info *world_out)
 {
-    mu_world_info w = {0};
+    static const struct generation none;
+    const struct generation *g = &none;
+    mu_world_info w = {.local_rank = -1};
     int rc = call_enter(run);
 
     if (rc != MU_OK) {
         return rc;
     }
-    find_place(run, &w);
+    if (run->newest != NULL) {
+        g = &run->newest->g;
+    }
+    w.generation = g->number;
+    w.rank = run_rank(run);
+    w.size = (int)g->members_n;
+    for (uint32_t i = 0; i < g->members_n; i++) {
+        if (wid_node(g->members[i].worker) == wid_node(run->life.worker)) {
+            w.local_rank = (int)i == w.rank ? w.local_size : w.local_rank;
+            w.local_size++;
+        }
+    }
     w.ended = run->ended || run->leaving;
     w.failed = run->ended && run->end.failed;
     memcpy(w.job, run->life.job, sizeof(w.job));
     memcpy(w.node, run->life.node, sizeof(w.node));
-    w.addresses = copy_addresses(run->newest);
+    w.addresses = copy_addresses(g);
     call_exit(run);
     if (w.addresses == NULL) {
         return run_fail(MU_ENOMEM, "out of memory for the addresses of %d workers", w.size);

@@ -35,10 +35,7 @@ struct waiting {
 
 static void clear(struct ask *ask)
 {
-    struct config_ask *a = (struct config_ask *)ask;
-
-    mu_settings_free(&a->got);
-    a->cap = 0;
+    mu_settings_free(&((struct config_ask *)ask)->got);
 }
 
 static struct waiting *waiting_open(void)

@@ -1,7 +1,7 @@
 /* mu_sync and mu_barrier: answers, time-outs, ends, and threads. */
 #include "unit/run/run_kit.h"
 
-#include "run/marks.h"
+#include "run/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
