@@ -2,7 +2,6 @@
 #include "run/crew.h"
 
 #include "base/hook.h"
-#include "base/log.h"
 #include "wire/wire.h"
 
 #include <inttypes.h>

@@ -17,8 +17,10 @@ struct crew {
     struct step step;
     /* The owner's: what core/step wants beside what is carried out here. */
     void (*effect)(struct crew *c, const struct step_effect *e);
-    void (*reset)(struct crew *c); /* another life: nothing of the last one is left. NULL */
-    void (*moved)(struct crew *c); /* the data plane is in another term. NULL */
+    /* Another life has begun, and nothing of the last one is left. May be NULL. */
+    void (*reset)(struct crew *c);
+    /* The data plane is in another term. May be NULL. */
+    void (*moved)(struct crew *c);
 
     /* As core/step was told. */
     uint64_t generation, active, links_term;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { STUCK_MS = 30000 }; /* an agent that reads nothing for so long is given up */

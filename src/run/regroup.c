@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LISTEN_MS = 100 }; /* so long it keeps the data plane from calls that need no agreement */
 

@@ -62,15 +62,16 @@ struct paced {
 /* What this worker knows of its data plane. */
 struct data {
     struct comm *comm;  /* NULL: not open yet. Set once, under the lock; closed by mu_leave() */
-    unsigned paths;     /* MUSTER_TRANSPORT … */
-    bool tls;           /* … and MUSTER_TLS */
+    unsigned paths;     /* as MUSTER_TRANSPORT says */
+    bool tls;           /* as MUSTER_TLS says */
     pthread_t follower; /* tells the data plane what the agent says, where that may wait */
     bool moving;        /* a thread drives the crew, for those who make calls */
     uint64_t group;     /* the term that calls are made in; 0: none yet */
-    wid group_as;       /* … and as whom */
-    mu_group_info info; /* … for mu_group() */
+    wid group_as;       /* the name of this worker in that term */
+    mu_group_info info; /* that term, as mu_group() gives it */
     int broken;         /* MU_EPEER, MU_EORDER: no more calls can be made in it */
-    uint64_t left_out;  /* after this generation; it has been told, and not regrouped since; 0 */
+    uint64_t left_out;  /* it was told that it is left out after this generation; 0: it was not,
+                         * or has regrouped since */
     bool away;          /* the caller does something else: the others are told that it lives */
 };
 
@@ -78,9 +79,9 @@ struct data {
 struct metrics {
     struct paced pace;
     uint64_t step;
-    uint32_t named_n;                 /* mu_metric() has named so many … */
-    uint32_t n;                       /* … of which so many have a value: none, or all */
-    struct metric items[METRICS_MAX]; /* … as they were named */
+    uint32_t named_n;                 /* metrics that mu_metric() has named */
+    uint32_t n;                       /* metrics that have a value: none or all of them */
+    struct metric items[METRICS_MAX]; /* in the order in which they were named */
     uint32_t logged_n;
     struct metric logged[METRICS_MAX]; /* mu_log() */
 };
@@ -119,10 +120,10 @@ struct mu_run {
     pthread_cond_t changed; /* on the monotonic clock */
     uint32_t callers_n;     /* threads inside a call; mu_leave() waits for them */
     bool leaving;
-    bool given_up; /* mu_stop() */
-    bool stop;     /* the thread: send what is left, see that it is read, then end … */
-    bool shut;
-    uint64_t stop_ms; /* … by then at the latest */
+    bool given_up;    /* mu_stop() */
+    bool stop;        /* the thread sends what is left, sees that it is read, and ends */
+    bool shut;        /* all of that is sent, and this side of the line is closed */
+    uint64_t stop_ms; /* the thread ends by then at the latest */
     struct paced beat;
     struct paced progress; /* another step, and nothing else: it can wait a little */
 
@@ -137,13 +138,13 @@ struct mu_run {
     uint64_t entered;          /* the newest that it was a member of, in this life; 0: none */
     uint64_t active;           /* the newest generation that counts, as told */
     uint64_t lease_ms;         /* when the last acknowledged renewal was sent, on the boot clock */
-    bool saves_known;          /* … with it came how often somebody wanted a checkpoint */
-    uint32_t saves;
-    uint64_t news;      /* grows with whatever the agent says */
-    bool warm;          /* it has called something that needs the others */
-    bool forgetting;    /* it has asked for another life, and waits for that */
-    struct report now;  /* how it stands: each part of it is kept here and nowhere else … */
-    struct report said; /* … and as it was last reported */
+    bool saves_known;          /* `saves` is known: it comes with the lease */
+    uint32_t saves;            /* how often somebody wanted a checkpoint */
+    uint64_t news;             /* grows with whatever the agent says */
+    bool warm;                 /* it has called something that needs the others */
+    bool forgetting;           /* it has asked for another life, and waits for that */
+    struct report now;  /* how this worker stands; each part of it is kept here and nowhere else */
+    struct report said; /* the last report */
 
     uint64_t request;
     struct ask *asks;

@@ -2,7 +2,6 @@
 #include "run/run.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The generation that it is in, and caught up. One that does nothing with the others on the data
