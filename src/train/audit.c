@@ -13,10 +13,10 @@
 
 int audit_open(struct train *t)
 {
-    const char *folder = getenv("MUSTER_AUDIT");
+    const char *folder = env_text("MUSTER_AUDIT");
     char path[4096];
 
-    if (folder == NULL || folder[0] == '\0') {
+    if (folder == NULL) {
         return MU_OK;
     }
     if (snprintf(path, sizeof(path), "%s/%s.%u.%d.log", folder, t->crew.run->life.node,

@@ -1,26 +1,101 @@
 /* What a fresh generation starts from: the newest checkpoint that any member can read, or the
  * state that rank 0's caller has made. All members make the same calls, in this order:
  *
- *   everyone says which checkpoint is its newest
- *   of those with the newest of all, the first on each host reads it, and says whether it could
- *   (nobody could: the next older one)
+ *   everyone says which checkpoint is the newest that it knows of
+ *   of those who know of the newest of all, the first on each host reads it, and everyone says
+ *   whether it has
+ *   (nobody has: the next older one)
  *
- * Those who have read it give it to the others (stream.c). What the orchestrator keeps is
- * rank 0's to know of, and is read by it alone if nobody has that step nearer (depot.c). */
+ * Those who have read it give it to the others (stream.c). Rank 0 alone asks what the orchestrator
+ * keeps, and reads that only if nobody has the same step nearer: so one copy leaves the
+ * orchestrator, whatever the number of nodes.
+ *
+ * A generation that heals starts from a checkpoint whose state all members had. What was saved
+ * after that one may be of a state that not all had: it is taken away first, so that nobody ever
+ * starts from it. */
 #include "base/log.h"
 #include "train/state.h"
-#include "wire/bytes.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define AREA "checkpoint"
+#define ASK_MS 60000 /* for an orchestrator that does not answer */
 
-/* What a member says of itself. */
-enum { SAYS_STEP, SAYS_HOST, SAYS_STATUS, SAYS_FAR, SAYS_N };
-#define SAYS_BYTES (8 * SAYS_N)
+/* ---- healing ---- */
+
+/* One worker on each host takes away what is in its folder; one for all where all share it. */
+static bool takes_away(const struct train *t, const struct save_config *c)
+{
+    const struct generation *g = &step_group(&t->crew.step)->g;
+    const uint32_t me = step_rank(&t->crew.step);
+
+    for (uint32_t r = 0; r < me; r++) {
+        if (c->shared || c->depot || g->members[r].host == g->members[me].host) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int forget_after(const struct saver *s, uint64_t limit)
+{
+    struct ckpt_entry *entries = NULL;
+    struct shelf f;
+    uint32_t n = 0;
+    int rc = shelf_open(&f, s, ASK_MS);
+
+    if (rc == MU_OK) {
+        rc = shelf_list(&f, &entries, &n);
+    }
+    for (uint32_t i = 0; rc == MU_OK && i < n; i++) {
+        if (entries[i].step > limit) {
+            rc = shelf_remove(&f, entries[i].step);
+            rc = rc == MU_ENOENT ? MU_OK : rc;
+            log_write(s->config.memory ? LOG_DEBUG : LOG_WARN, AREA,
+                      "step %" PRIu64 " is taken away: the states of the workers differed",
+                      entries[i].step);
+        }
+    }
+    free(entries);
+    shelf_close(&f);
+    return rc == MU_OK
+               ? rc
+               : run_fail(rc,
+                          "checkpoints of states that not all workers had can't be taken away: %s. "
+                          "Remove those after step %" PRIu64 " before the job is started again",
+                          f.why.text[0] != '\0' ? f.why.text : mu_strerror(rc), limit);
+}
+
+/* What is being written is wanted if it may be gone back to, and if it needs nobody else. */
+static void finish_saving(struct saver *s, uint64_t limit)
+{
+    if (s->open && !s->config.depot && s->copy.mark.step <= limit) {
+        saver_take(s);
+    } else {
+        saver_drop(s);
+    }
+}
+
+static int heal(struct train *t, uint64_t limit)
+{
+    struct mu_run *run = t->crew.run;
+    int rc = MU_OK;
+
+    for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
+        struct saver *s = &t->savers[i];
+
+        finish_saving(s, limit);
+        if (s->open && takes_away(t, &s->config)) {
+            rc = forget_after(s, limit);
+        }
+    }
+    pthread_mutex_lock(&run->lock);
+    t->told.checkpoint = t->told.checkpoint <= limit ? t->told.checkpoint : 0;
+    pthread_mutex_unlock(&run->lock);
+    return rc;
+}
 
 /* ---- is it ours? ---- */
 
@@ -57,338 +132,254 @@ static int compare_parts(const struct train *t, const struct ckpt_manifest *m)
 
 static int compare(const struct train *t, const struct ckpt_manifest *m)
 {
-    const struct ckpt_mark *k = &m->mark;
+    const struct ckpt_mark there = m->mark, here = train_mark(t, there.step);
     const struct {
         const char *what;
         uint64_t there, here;
     } NUMBERS[] = {
-        {"the number of samples", k->data_n,
-         t->what.sharded ? t->what.shard.elements_n : t->what.walk.samples_n},
-        {"the batch", k->batch, t->what.sharded ? 0 : t->what.walk.batch_n},
-        {"the seed", k->seed, t->what.seed},
-        {"the number of slices", k->slices, t->crew.run->config.slices},
+        {"the number of samples", there.data_n, here.data_n},
+        {"the batch", there.batch, here.batch},
+        {"the seed", there.seed, here.seed},
+        {"the number of slices", there.slices, here.slices},
     };
     int rc = compare_parts(t, m);
 
     for (size_t i = 0; rc == MU_OK && i < ARRAY_LEN(NUMBERS); i++) {
-        rc = compare_number(k->step, NUMBERS[i].what, NUMBERS[i].there, NUMBERS[i].here);
+        rc = compare_number(there.step, NUMBERS[i].what, NUMBERS[i].there, NUMBERS[i].here);
     }
     return rc;
 }
 
 /* ---- reading ---- */
 
-/* *refused_out: load did not take it, and says nothing of damage. */
-static int read_by_call(struct ckpt *c, uint32_t part, const struct state_part *p,
-                        struct ckpt_why *why, bool *refused_out)
+static bool is_damage(int rc)
+{
+    return rc == MU_ECORRUPT || rc == MU_EVERSION || rc == MU_ENOENT;
+}
+
+/* *refuses_out: load does not take it, and says nothing of damage. */
+static int read_part(struct ckpt *c, uint32_t part, const struct state_part *p,
+                     struct ckpt_why *why, bool *refuses_out)
 {
     const uint64_t bytes = ckpt_manifest(c)->parts[part].bytes;
-    uint8_t *data = malloc(MAX(bytes, 1));
+    uint8_t *data;
     int rc;
 
+    if (p->load == NULL) {
+        return ckpt_read_part(c, part, p->data, why);
+    }
+    data = malloc(MAX(bytes, 1));
     if (data == NULL) {
-        snprintf(why->text, sizeof(why->text), "no memory for %" PRIu64 " bytes of state %s", bytes,
-                 p->name);
-        return MU_ENOMEM;
+        return ckpt_say(why, MU_ENOMEM, "no memory for %" PRIu64 " bytes of state %s", bytes,
+                        p->name);
     }
     rc = ckpt_read_part(c, part, data, why);
-    if (rc == MU_OK) {
-        rc = p->load(p->arg, data, bytes);
-        if (rc != MU_OK) {
-            *refused_out = !train_depot_is_damage(rc);
-            snprintf(why->text, sizeof(why->text), "state %s: load gave %d: %s", p->name, rc,
-                     mu_strerror(rc));
-        }
+    if (rc == MU_OK && (rc = state_load(p, data, bytes)) != MU_OK) {
+        *refuses_out = !is_damage(rc);
+        ckpt_say(why, rc, "%s", mu_error());
     }
     free(data);
     return rc;
 }
 
-static int read_state(struct train *t, struct ckpt *c, struct ckpt_why *why, bool *refused_out)
-{
-    int rc = MU_OK;
-
-    t->touched = true;
-    for (uint32_t i = 0; rc == MU_OK && i < t->what.state.n; i++) {
-        const struct state_part *p = &t->what.state.parts[i];
-
-        rc = p->load != NULL ? read_by_call(c, i, p, why, refused_out)
-                             : ckpt_read_part(c, i, p->data, why);
-    }
-    return rc;
-}
-
 /* A cluster that was not there when it was saved is to know: whoever takes over must not begin from
  * nothing because it has none. What is in memory goes with its host. */
-static void tell_restored(struct train *t, const struct saver *s, uint64_t step)
+static void tell_restored(struct train *t, const struct saver *s, const struct ckpt_mark *k)
 {
     struct mu_run *run = t->crew.run;
 
-    if (s->config.memory) {
-        return;
-    }
-    pthread_mutex_lock(&run->lock);
-    t->told.checkpoint = MAX(t->told.checkpoint, step);
-    if (!run->alone && !run->leaving) {
-        told_again(run);
-    }
-    pthread_mutex_unlock(&run->lock);
-}
-
-/* The state is that of the checkpoint, or *damage_out says why it can't be. What is not the
- * checkpoint's fault is an error: no older one is taken for that, and it can be tried again. */
-static int take(struct train *t, struct ckpt *c, const struct saver *s, int *damage_out)
-{
-    const struct ckpt_mark *k = &ckpt_manifest(c)->mark;
-    struct ckpt_why why = {.text = ""};
-    bool refused = false;
-    int rc = read_state(t, c, &why, &refused);
-
-    if (refused || rc == MU_ENOMEM) {
-        return run_fail(rc, "step %" PRIu64 " is not restored: %s", k->step, why.text);
-    }
-    if (rc != MU_OK && s->config.depot && !train_depot_is_damage(rc)) {
-        return train_depot_fail(rc, why.text);
-    }
-    *damage_out = rc;
-    if (rc != MU_OK) {
-        log_error(AREA, "step %" PRIu64 " can't be restored: %s", k->step, why.text);
-        return MU_OK;
-    }
     t->samples_all = k->samples;
     t->what.shard.offset = k->offset;
     log_info(AREA, "step %" PRIu64 " (epoch %" PRIu64 ") is restored from %s/%s", k->step, k->epoch,
              s->config.dir, s->job);
-    tell_restored(t, s, k->step);
-    return MU_OK;
+    if (!s->config.memory) {
+        pthread_mutex_lock(&run->lock);
+        t->told.checkpoint = MAX(t->told.checkpoint, k->step);
+        told_again(run);
+        pthread_mutex_unlock(&run->lock);
+    }
+}
+
+static int fail_far(const struct shelf *f, int rc)
+{
+    return run_fail(rc,
+                    "the checkpoints that the orchestrator keeps can't be read: %s. The run does "
+                    "not begin anew for that: see that the orchestrator is there and well, or use "
+                    "another --ckpt-dir",
+                    f->why.text[0] != '\0' ? f->why.text : mu_strerror(rc));
+}
+
+/* What a member says: first which checkpoint is its newest, then what it has read. */
+struct word {
+    uint64_t step;   /* 0: none */
+    uint8_t far;     /* others who have it are better placed to read it */
+    uint8_t refused; /* it is not of this run */
+    uint8_t unused[6];
+};
+
+/* The state becomes that of the checkpoint, and mine->step says so. If it does not: it is not here,
+ * or can't be read, which the log says; another one may do. What is not the checkpoint's fault is
+ * an error that can be tried again, and no older one is taken for that: no memory, a load that
+ * refuses, an orchestrator that is out of reach and may have what is wanted. mine->refused: an
+ * error for good, which the others are told. */
+static int read_from(struct train *t, const struct saver *s, uint64_t step, struct word *mine)
+{
+    const bool far = s->config.depot;
+    bool refuses = false;
+    struct ckpt *c = NULL;
+    struct shelf f;
+    int rc = shelf_open(&f, s, ASK_MS);
+
+    if (rc == MU_OK) {
+        rc = shelf_get(&f, step, &c);
+    }
+    if (rc == MU_OK) {
+        rc = compare(t, ckpt_manifest(c));
+        mine->refused = rc != MU_OK;
+    }
+    t->touched |= rc == MU_OK;
+    for (uint32_t i = 0; rc == MU_OK && i < t->what.state.n; i++) {
+        rc = read_part(c, i, &t->what.state.parts[i], &f.why, &refuses);
+    }
+    if (rc == MU_OK) {
+        tell_restored(t, s, &ckpt_manifest(c)->mark);
+        mine->step = step;
+    } else if (refuses || rc == MU_ENOMEM) {
+        run_fail(rc, "step %" PRIu64 " is not restored: %s", step, f.why.text);
+    } else if (far && !is_damage(rc) && !mine->refused) {
+        fail_far(&f, rc);
+        mine->refused = rc == MU_EREFUSED;
+    } else if (!mine->refused) {
+        log_write(far || rc != MU_ENOENT ? LOG_ERROR : LOG_DEBUG, AREA,
+                  "step %" PRIu64 " can't be restored: %s", step, f.why.text);
+        rc = MU_OK;
+    }
+    if (c != NULL) {
+        ckpt_close(c);
+    }
+    shelf_close(&f);
+    return rc;
 }
 
 /* ---- finding ---- */
 
-/* A checkpoint, and where it is from. */
-struct found {
-    struct ckpt *c; /* NULL: there is none, or it is … */
-    uint64_t far;   /* … the orchestrator's, of this step, and not open */
-    const struct saver *from;
+/* Which checkpoints are wanted. */
+struct wish {
+    uint64_t limit; /* none on a disk that is newer */
+    uint64_t tried; /* nobody could read this one: an older one */
+    bool heals;
 };
 
-static uint64_t step_of(const struct found *f)
+/* The newest that is wanted of a place; 0: none. What is in memory is this run's own, however much
+ * newer than what the orchestrator knows of. */
+static uint64_t most_of(const struct train *t, const struct saver *s, const struct wish *w)
 {
-    return f->c != NULL ? ckpt_manifest(f->c)->mark.step : f->far;
+    if (!s->open || (s->config.depot && step_rank(&t->crew.step) != 0)) {
+        return 0;
+    }
+    return s->config.memory && !w->heals ? w->tried - 1 : MIN(w->limit, w->tried - 1);
 }
 
-static void let_go(struct found *f)
+/* The newest that this worker knows of. Whether it can be read is seen when it is. */
+static int find(struct train *t, const struct wish *w, struct word *mine)
 {
-    if (f->c != NULL) {
-        ckpt_close(f->c);
-    }
-    f->c = NULL;
-    f->far = 0;
-}
-
-/* The newest that the orchestrator keeps, which is opened when it is known to be needed. */
-static int find_far(struct train *t, const struct saver *s, uint64_t limit, struct found *f)
-{
-    int rc = MU_OK;
-
-    *f = (struct found){.from = s};
-    if (step_rank(&t->crew.step) == 0) {
-        rc = train_depot_newest(s, limit, &f->far);
-        t->base.seen |= f->far != 0;
-    }
-    return rc;
-}
-
-/* The newest in this folder, at most `limit`, that can be opened. What is damaged is said, and
- * passed over. */
-static int find_in(struct train *t, const struct saver *s, uint64_t limit, struct found *f)
-{
-    struct ckpt_entry *entries = NULL;
-    struct ckpt_why why = {.text = ""};
-    uint32_t n = 0;
-    int rc = MU_OK;
-
-    *f = (struct found){.from = s};
-    rc = ckpt_list(s->config.dir, s->job, &entries, &n, &why);
-    if (rc != MU_OK && rc != MU_ENOMEM) {
-        log_error(AREA, "%s", why.text);
-        return MU_OK;
-    }
-    for (uint32_t i = 0; rc == MU_OK && i < n && f->c == NULL; i++) {
-        if (entries[i].step > limit) {
-            continue;
-        }
-        t->base.seen = true;
-        rc = ckpt_open(s->config.dir, s->job, entries[i].step, &f->c, &why);
-        if (rc == MU_OK) {
-            rc = compare(t, ckpt_manifest(f->c));
-        } else if (rc != MU_ENOMEM) {
-            log_error(AREA, "step %" PRIu64 " can't be restored: %s", entries[i].step, why.text);
-            f->c = NULL;
-            rc = MU_OK;
-        }
-    }
-    if (rc == MU_ENOMEM) {
-        rc = run_fail(rc, "what was saved is not looked at: %s", why.text);
-        f->c = NULL;
-    }
-    if (rc != MU_OK) {
-        let_go(f);
-    }
-    free(entries);
-    return rc;
-}
-
-/* The newest of all, and of the same the nearest. What is in memory is this run's own, however much
- * newer than what the orchestrator knows of; `tried`: what that was has been tried already, and
- * older ones are left. */
-static int find(struct train *t, uint64_t limit, uint64_t tried, struct found *f)
-{
-    int rc = MU_OK;
-
-    *f = (struct found){.c = NULL};
-    for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
+    for (int i = 0; i < SAVES_N; i++) {
         const struct saver *s = &t->savers[i];
-        const bool own =
-            s->config.memory && (step_group(&t->crew.step)->g.flags & GENERATION_HEALS) == 0;
-        const uint64_t most = own ? tried - 1 : MIN(limit, tried - 1);
-        struct found other;
+        const uint64_t most = most_of(t, s, w);
+        struct ckpt_entry *entries = NULL;
+        struct shelf f;
+        uint32_t n = 0;
+        int rc = MU_OK;
 
-        if (!s->open) {
+        if (most == 0) {
             continue;
         }
-        rc = s->config.depot ? find_far(t, s, most, &other) : find_in(t, s, most, &other);
-        if (rc == MU_OK && step_of(&other) >= step_of(f) + (f->far == 0)) {
-            let_go(f);
-            *f = other;
-        } else if (rc == MU_OK) {
-            let_go(&other);
+        rc = shelf_open(&f, s, ASK_MS);
+        if (rc == MU_OK) {
+            rc = shelf_list(&f, &entries, &n);
         }
+        shelf_close(&f);
+        if (rc != MU_OK && s->config.depot) {
+            return fail_far(&f, rc);
+        }
+        if (rc == MU_ENOMEM) {
+            return run_fail(rc, "what was saved is not looked at: %s", f.why.text);
+        }
+        if (rc != MU_OK) {
+            log_error(AREA, "%s", f.why.text);
+        }
+        for (uint32_t k = 0; rc == MU_OK && k < n; k++) {
+            if (entries[k].step <= most && entries[k].step >= mine->step + !mine->far) {
+                *mine = (struct word){.step = entries[k].step, .far = s->config.depot};
+            }
+        }
+        free(entries);
     }
-    if (rc != MU_OK) {
-        let_go(f);
+    return MU_OK;
+}
+
+/* Of the same step, what is in memory first, and what the orchestrator keeps last. */
+static int read_step(struct train *t, const struct wish *w, uint64_t step, struct word *mine)
+{
+    int rc = MU_OK;
+
+    for (int i = SAVES_N; i-- > 0 && rc == MU_OK && mine->step == 0 && !mine->refused;) {
+        if (step <= most_of(t, &t->savers[i], w)) {
+            rc = read_from(t, &t->savers[i], step, mine);
+        }
     }
     return rc;
 }
 
 /* ---- together ---- */
 
-static int tell_all(struct train *t, uint64_t step, bool far, int status, uint8_t *said,
-                    wid *lost_out)
+/* The first of its host that has it near; if nobody has, whoever knows of it. */
+static bool reads(const struct train *t, const struct word *said, uint64_t step)
 {
-    uint8_t mine[SAYS_BYTES];
-    struct comm_result result;
-    const struct comm_call call = {.op = COMM_ALLGATHER,
-                                   .in = mine,
-                                   .out = said,
-                                   .count = SAYS_BYTES,
-                                   .dtype = DTYPE_U8,
-                                   .timeout_ms = -1};
-    int rc = MU_OK;
+    const struct member *m = step_group(&t->crew.step)->members;
+    const uint32_t me = step_rank(&t->crew.step);
+    const bool far = said[me].far;
 
-    put_u64(mine + 8 * SAYS_STEP, step);
-    put_u64(mine + 8 * SAYS_HOST,
-            step_group(&t->crew.step)->members[step_rank(&t->crew.step)].host);
-    put_u64(mine + 8 * SAYS_STATUS, (uint64_t)(uint32_t)status);
-    put_u64(mine + 8 * SAYS_FAR, far);
-    if (step_size(&t->crew.step) == 1) {
-        memcpy(said, mine, SAYS_BYTES);
-        return MU_OK;
-    }
-    rc = comm_run(t->crew.run->data.comm, &call, &result);
-    if (rc == MU_EPEER) {
-        *lost_out = result.worker;
-    }
-    return rc == MU_OK ? rc : run_fail(rc, "what to start from is not agreed on: %s", result.error);
-}
-
-static uint64_t said_of(const uint8_t *said, uint32_t rank, uint32_t what)
-{
-    return get_u64(said + rank * SAYS_BYTES + 8 * what);
-}
-
-static uint64_t newest(const uint8_t *said, uint32_t n)
-{
-    uint64_t step = 0;
-
-    for (uint32_t r = 0; r < n; r++) {
-        step = MAX(step, said_of(said, r, SAYS_STEP));
-    }
-    return step;
-}
-
-static bool has_near(const uint8_t *said, uint32_t rank, uint64_t step)
-{
-    return said_of(said, rank, SAYS_STEP) == step && said_of(said, rank, SAYS_FAR) == 0;
-}
-
-/* The first of its host that has it; if nobody has, who knows that the orchestrator does. */
-static bool reads(const uint8_t *said, uint32_t n, uint32_t me, uint64_t step)
-{
-    const bool far = said_of(said, me, SAYS_FAR) != 0;
-
-    for (uint32_t r = 0; r < (far ? n : me); r++) {
-        if (has_near(said, r, step) &&
-            (far || said_of(said, r, SAYS_HOST) == said_of(said, me, SAYS_HOST))) {
+    for (uint32_t r = 0; r < (far ? step_size(&t->crew.step) : me); r++) {
+        if (said[r].step == step && !said[r].far && (far || m[r].host == m[me].host)) {
             return false;
         }
     }
-    return said_of(said, me, SAYS_STEP) == step;
+    return said[me].step == step;
 }
 
-/* *damage_out: this one can't be read; another may. An error is the run's. */
-static int read_found(struct train *t, const struct found *f, int *damage_out)
+/* One checkpoint is tried: holds says who has read it, if anybody could. */
+static int try_one(struct train *t, const struct wish *w, uint64_t step, struct word *said,
+                   uint8_t *holds, bool *found_out)
 {
-    struct train_depot d;
-    int rc;
+    struct word mine = {.step = 0};
+    int rc = reads(t, said, step) ? read_step(t, w, step, &mine) : MU_OK;
+    int heard;
 
-    *damage_out = MU_OK;
-    if (f->far == 0) {
-        return take(t, f->c, f->from, damage_out);
-    }
-    rc = train_depot_open(f->from, f->far, &d);
-    if (rc == MU_OK) {
-        rc = compare(t, ckpt_manifest(d.c));
-        if (rc == MU_OK) {
-            rc = take(t, d.c, f->from, damage_out);
-        }
-        train_depot_close(&d);
-    }
-    if (train_depot_is_damage(rc)) {
-        *damage_out = rc;
-        rc = MU_OK;
-    }
-    return rc;
-}
-
-/* One checkpoint is tried. MU_EAGAIN: nobody could read it. */
-static int try_one(struct train *t, const struct found *f, uint64_t step, uint8_t *said,
-                   wid *lost_out)
-{
-    const uint32_t n = step_size(&t->crew.step), me = step_rank(&t->crew.step);
-    const bool mine = reads(said, n, me, step);
-    int damage = MU_OK;
-    int rc = mine ? read_found(t, f, &damage) : MU_OK;
-
-    if (rc == MU_OK) {
-        rc = tell_all(t, mine ? step : 0, false, damage, said, lost_out);
+    if (rc == MU_OK || mine.refused) {
+        heard = train_gather(t, &mine, sizeof(mine), said, -1);
+        rc = mine.refused ? rc : heard;
     }
     if (rc != MU_OK) {
         return rc;
     }
-    rc = MU_EAGAIN;
-    for (uint32_t r = 0; r < n; r++) {
-        t->base.holds[r] =
-            said_of(said, r, SAYS_STEP) == step && said_of(said, r, SAYS_STATUS) == 0;
-        rc = t->base.holds[r] ? MU_OK : rc;
+    for (uint32_t r = 0; r < step_size(&t->crew.step); r++) {
+        if (said[r].refused) {
+            return run_fail(MU_EREFUSED,
+                            "the checkpoint of step %" PRIu64 " is of another run, or of another "
+                            "model: rank %" PRIu32 " has read it, and says more",
+                            step, r);
+        }
+        holds[r] = said[r].step == step;
+        *found_out |= holds[r] != 0;
     }
-    return rc;
+    return MU_OK;
 }
 
 /* There is nothing that anybody could read. */
-static int from_nothing(struct train *t, bool seen, uint64_t wanted)
+static int from_nothing(struct train *t, bool seen, bool wanted, uint8_t *holds)
 {
-    if (seen || wanted != 0) {
+    if (seen || wanted) {
         return run_fail(MU_ECORRUPT,
                         "there is no intact checkpoint to go on from%s. `muster ckpt verify` says "
                         "more; to start anew, remove what is there, or use another --ckpt-dir",
@@ -398,81 +389,71 @@ static int from_nothing(struct train *t, bool seen, uint64_t wanted)
         return run_fail(MU_ESTALE, "the job starts over from step 0, whose state this process has "
                                    "not: start it again");
     }
-    memset(t->base.holds, 0, sizeof(t->base.holds));
-    t->base.holds[0] = 1;
-    t->base.step = 0;
+    holds[0] = 1;
     return MU_OK;
 }
 
-static int agree(struct train *t, uint8_t *said, wid *lost_out)
+static int agree(struct train *t, const struct generation *g, uint64_t *step_out, uint8_t *holds)
 {
-    const uint64_t wanted = step_group(&t->crew.step)->g.base_step;
-    const bool heals = (step_group(&t->crew.step)->g.flags & GENERATION_HEALS) != 0;
-    uint64_t limit = wanted != 0 ? wanted : UINT64_MAX;
-    uint64_t step = UINT64_MAX; /* the last that was tried */
-    bool seen = false;
-    int rc;
+    const uint64_t wanted = g->base_step;
+    const uint32_t n = step_size(&t->crew.step);
+    struct wish w = {.limit = wanted != 0 ? wanted : UINT64_MAX,
+                     .tried = UINT64_MAX,
+                     .heals = (g->flags & GENERATION_HEALS) != 0};
+    bool seen = false, found = false;
+    int rc = w.heals ? heal(t, wanted) : MU_OK;
 
-    t->base.seen = false;
-    if (heals) {
-        rc = train_heal(t);
+    if (!w.heals && t->savers[SAVE_DISK].config.depot) {
+        saver_drop(&t->savers[SAVE_DISK]); /* It was of a state that counts no more. */
+    }
+    while (rc == MU_OK && !found) {
+        struct word said[MU_REDUCE_MAX], mine = {.step = 0};
+        uint64_t step = 0;
+
+        rc = find(t, &w, &mine);
+        /* One that was not like most reads its own only if nobody else has it. */
+        mine.far |= w.heals && t->fault.odd_one;
+        if (rc == MU_OK) {
+            rc = train_gather(t, &mine, sizeof(mine), said, -1);
+        }
         if (rc != MU_OK) {
             return rc;
         }
-    } else if (t->savers[SAVE_DISK].config.depot) {
-        saver_drop(&t->savers[SAVE_DISK]); /* It was of a state that counts no more. */
+        for (uint32_t r = 0; r < n; r++) {
+            step = MAX(step, said[r].step);
+        }
+        seen |= step != 0;
+        *step_out = step;
+        if (step != 0) {
+            rc = try_one(t, &w, step, said, holds, &found);
+            w.tried = step;
+        } else if (w.limit == UINT64_MAX || w.heals) {
+            rc = from_nothing(t, seen, wanted != 0, holds);
+            found = rc == MU_OK;
+        } else { /* What the orchestrator last heard of has made place for newer ones. */
+            w.limit = w.tried = UINT64_MAX;
+        }
     }
-    do {
-        struct found f = {.c = NULL};
-
-        rc = find(t, limit, step, &f);
-        if (rc == MU_OK) {
-            /* One that was not like most reads its own only if nobody else has it. */
-            rc = tell_all(t, step_of(&f), f.far != 0 || (heals && t->fault.odd_one), t->base.seen,
-                          said, lost_out);
-        }
-        for (uint32_t r = 0; rc == MU_OK && r < step_size(&t->crew.step); r++) {
-            seen |= said_of(said, r, SAYS_STATUS) != 0;
-        }
-        if (rc == MU_OK) {
-            step = newest(said, step_size(&t->crew.step));
-            rc = step != 0 ? try_one(t, &f, step, said, lost_out) : MU_OK;
-        }
-        if (rc == MU_OK && step == 0 && limit != UINT64_MAX && !heals) {
-            /* What the orchestrator last heard of has made place for newer ones. */
-            limit = step = UINT64_MAX;
-            rc = MU_EAGAIN;
-        } else if (rc == MU_OK && step == 0) {
-            rc = from_nothing(t, seen, wanted);
-        }
-        let_go(&f);
-    } while (rc == MU_EAGAIN);
-    t->base.step = step;
     return rc;
 }
 
-int train_base(struct train *t, wid *lost_out)
+int train_base(struct train *t, const struct step_todo *todo)
 {
-    uint8_t *said;
-    int rc;
+    const struct generation *g = &step_group(&t->crew.step)->g;
+    uint8_t holds[MU_REDUCE_MAX] = {0};
+    uint64_t step = 0;
+    int rc = agree(t, g, &step, holds);
 
-    if (t->base.known == step_term(&t->crew.step)) {
-        return MU_OK;
+    if (rc != MU_OK) {
+        return train_break_off(t, todo, rc, 0);
     }
-    said = malloc(step_size(&t->crew.step) * SAYS_BYTES);
-    if (said == NULL) {
-        return run_fail(MU_ENOMEM, "out of memory for what the others say");
+    t->fault.odd_one = false;
+    if (step_rank(&t->crew.step) == 0 && step != g->base_step) {
+        log_info(AREA, "generation %" PRIu64 " starts from step %" PRIu64, g->number, step);
     }
-    rc = agree(t, said, lost_out);
-    free(said);
-    if (rc == MU_OK) {
-        t->base.known = step_term(&t->crew.step);
-        t->fault.odd_one = false;
-        if (step_rank(&t->crew.step) == 0 &&
-            t->base.step != step_group(&t->crew.step)->g.base_step) {
-            log_info(AREA, "generation %" PRIu64 " starts from step %" PRIu64,
-                     step_group(&t->crew.step)->g.number, t->base.step);
-        }
-    }
-    return rc;
+    train_check_end(t, step);
+    crew_event(&t->crew,
+               (struct step_event){
+                   .kind = STEP_ON_BASE, .term = todo->term, .step = step, .u.holds = holds});
+    return MU_OK;
 }

@@ -6,18 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HASH_DISPATCH
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
 
-#define LARGE_PART ((uint64_t)1 << 20) /* goes by itself … */
-#define BATCH_MAX                                                                             \
-    ((uint64_t)16 << 20)          /* … and so much of it at once; or of small ones together \
-                                   */
-#define CHUNK ((uint64_t)4 << 20) /* of what is hashed */
-#define SUM_BYTES sizeof(XXH128_canonical_t)
+#define LARGE_PART ((uint64_t)1 << 20) /* A part of this size goes by itself. */
+#define BATCH_MAX ((uint64_t)16 << 20) /* of a large part, or of small ones together, at once */
+#define CHUNK ((uint64_t)4 << 20)      /* of what is hashed */
 
 /* Parts [first, end) in one share; of a large one `bytes` bytes from lo on. */
 struct batch {
@@ -60,27 +52,18 @@ static bool is_packed(const struct batch *b)
     return b->end - b->first > 1;
 }
 
-static void pack(struct stream *t, const struct batch *b, uint8_t *to)
+/* Small parts to, or from, the row that travels. */
+static void pack(struct stream *t, const struct batch *b, uint8_t *row)
 {
     for (uint32_t i = b->first; i < b->end; i++) {
         const struct piece *p = &t->pieces[i];
 
-        if (p->bytes > 0) {
-            memcpy(to, p->from, p->bytes);
+        if (p->bytes > 0 && t->gives) {
+            memcpy(row, p->from, p->bytes);
+        } else if (p->bytes > 0) {
+            memcpy(p->to, row, p->bytes);
         }
-        to += p->bytes;
-    }
-}
-
-static void unpack(struct stream *t, const struct batch *b, const uint8_t *from)
-{
-    for (uint32_t i = b->first; i < b->end; i++) {
-        const struct piece *p = &t->pieces[i];
-
-        if (p->bytes > 0) {
-            memcpy(p->to, from, p->bytes);
-        }
-        from += p->bytes;
+        row += p->bytes;
     }
 }
 
@@ -113,25 +96,26 @@ static int each_chunk(struct stream *t, const struct batch *b, const uint8_t *da
     return MU_OK;
 }
 
+/* Where the hash of a chunk is, among those of all ranks. */
+static size_t sum_at(const struct stream *t, const struct chunk *c)
+{
+    return (c->rank * t->chunks_n + c->number) * DIGEST_BYTES;
+}
+
 static int hash(struct stream *t, const struct chunk *c, const uint8_t *data)
 {
-    const XXH128_hash_t sum = XXH3_128bits(data + c->lo, c->hi - c->lo);
-    uint8_t *to = t->gives ? t->mine : t->came + c->rank * t->chunks_n * SUM_BYTES;
-    XXH128_canonical_t canonical;
-
-    XXH128_canonicalFromHash(&canonical, sum);
-    memcpy(to + c->number * SUM_BYTES, canonical.digest, SUM_BYTES);
+    state_sum(XXH3_128bits(data + c->lo, c->hi - c->lo), t->sums + sum_at(t, c));
     return MU_OK;
 }
 
 static int check(struct stream *t, const struct chunk *c, const uint8_t *data)
 {
-    const size_t at = (c->rank * t->chunks_n + c->number) * SUM_BYTES;
+    const size_t at = sum_at(t, c);
     uint32_t first = c->batch->first, last;
     uint64_t lo = 0, hi;
     char who[WHO_MAX];
 
-    if (memcmp(t->came + at, t->theirs + at, SUM_BYTES) == 0) {
+    if (memcmp(t->sums + at, t->theirs + at, DIGEST_BYTES) == 0) {
         return MU_OK;
     }
     while (lo + t->pieces[first].bytes <= c->lo) {
@@ -159,9 +143,9 @@ int batches_check(struct stream *t)
         return MU_OK;
     }
     rc = stream_make(t, (struct comm_call){.op = COMM_ALLGATHER,
-                                           .in = t->mine,
+                                           .in = t->sums + t->me * t->chunks_n * DIGEST_BYTES,
                                            .out = t->theirs,
-                                           .count = t->chunks_n * SUM_BYTES});
+                                           .count = t->chunks_n * DIGEST_BYTES});
     memset(t->hashed, 0, t->ranks_n * sizeof(*t->hashed));
     while (rc == MU_OK && !t->gives && next_batch(t, &b)) {
         rc = each_chunk(t, &b, NULL, check);
@@ -233,7 +217,7 @@ static int await(struct stream *t, struct flight *f, int rc)
         count(t, &f->batch);
         (void)each_chunk(t, &f->batch, f->data, hash);
         if (is_packed(&f->batch) && !t->gives) {
-            unpack(t, &f->batch, f->data);
+            pack(t, &f->batch, f->data);
         }
     }
     f->data = NULL;
@@ -266,41 +250,35 @@ static uint64_t count_chunks(struct stream *t)
     uint64_t packed_bytes = 0;
     struct batch b = {.end = 0};
 
-    memset(t->hashed, 0, t->ranks_n * sizeof(*t->hashed));
     while (next_batch(t, &b)) {
         for (uint32_t r = 0; r < t->ranks_n; r++) {
             uint64_t lo, hi;
 
             comm_share_part(b.bytes, t->holds, t->ranks_n, r, &lo, &hi);
             t->hashed[r] += (hi - lo + CHUNK - 1) / CHUNK;
+            t->chunks_n = MAX(t->chunks_n, t->hashed[r]);
         }
         packed_bytes = is_packed(&b) ? MAX(packed_bytes, b.bytes) : packed_bytes;
     }
-    t->chunks_n = 0;
-    for (uint32_t r = 0; r < t->ranks_n; r++) {
-        t->chunks_n = MAX(t->chunks_n, t->hashed[r]);
-        t->hashed[r] = 0;
-    }
+    memset(t->hashed, 0, t->ranks_n * sizeof(*t->hashed));
     return packed_bytes;
 }
 
 int batches_open(struct stream *t)
 {
-    uint64_t packed_bytes, all;
+    uint64_t packed_bytes, sums_n;
 
     t->hashed = calloc(t->ranks_n, sizeof(*t->hashed));
     if (t->hashed == NULL) {
         return MU_ENOMEM;
     }
-    packed_bytes = count_chunks(t);
-    all = t->chunks_n * t->ranks_n;
-    t->packed[0] = malloc(MAX(packed_bytes, 1));
-    t->packed[1] = malloc(MAX(packed_bytes, 1));
-    t->mine = calloc(MAX(t->chunks_n, 1), SUM_BYTES);
-    t->theirs = calloc(MAX(all, 1), SUM_BYTES);
-    t->came = calloc(MAX(all, 1), SUM_BYTES);
-    return t->packed[0] != NULL && t->packed[1] != NULL && t->mine != NULL && t->theirs != NULL &&
-                   t->came != NULL
+    packed_bytes = MAX(count_chunks(t), 1);
+    sums_n = MAX(t->chunks_n * t->ranks_n, 1);
+    t->packed[0] = malloc(packed_bytes);
+    t->packed[1] = malloc(packed_bytes);
+    t->sums = calloc(sums_n, DIGEST_BYTES);
+    t->theirs = calloc(sums_n, DIGEST_BYTES);
+    return t->packed[0] != NULL && t->packed[1] != NULL && t->sums != NULL && t->theirs != NULL
                ? MU_OK
                : MU_ENOMEM;
 }
@@ -310,7 +288,6 @@ void batches_close(struct stream *t)
     free(t->hashed);
     free(t->packed[0]);
     free(t->packed[1]);
-    free(t->mine);
+    free(t->sums);
     free(t->theirs);
-    free(t->came);
 }

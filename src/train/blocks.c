@@ -1,10 +1,9 @@
 /* The gradients of a step, folded as they come: two neighbours that make up a subtree become one.
  * Blocks of the same subtree are always made by the same additions, whoever makes them. */
-#include "train/train.h"
+#include "train/state.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* A buffer has the parts of the gradient, then the metrics, all aligned, then what each part of a
  * leaf is still to be multiplied with: a pass over all of it for that alone would cost as much as
@@ -147,7 +146,7 @@ void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer)
         i++;
     }
     memmove(&b->items[i + 1], &b->items[i], (b->n - i) * sizeof(*b->items));
-    b->items[i] = (struct block){slice, 1, buffer, metrics_of(b, buffer)};
+    b->items[i] = (struct block){slice, 1, buffer};
     b->n++;
     for (;;) {
         if (join_at(b, i)) {
@@ -177,8 +176,7 @@ static void fold_part(const struct blocks *b, const struct fold *f, uint32_t p)
 
 void blocks_put_part(struct blocks *b, uint32_t part)
 {
-    mu_assert((b->folded & 1u << part) == 0);
-    for (uint32_t i = 0; i < b->folds_n; i++) {
+    for (uint32_t i = 0; (b->folded & 1u << part) == 0 && i < b->folds_n; i++) {
         fold_part(b, &b->folds[i], part);
     }
     b->folded |= 1u << part;
@@ -187,9 +185,7 @@ void blocks_put_part(struct blocks *b, uint32_t part)
 void blocks_put_end(struct blocks *b)
 {
     for (uint32_t p = 0; p < b->parts_n; p++) {
-        if ((b->folded & 1u << p) == 0) {
-            blocks_put_part(b, p);
-        }
+        blocks_put_part(b, p);
     }
     for (uint32_t i = 0; i < b->folds_n; i++) {
         const struct fold *f = &b->folds[i];
@@ -225,7 +221,7 @@ const void *blocks_part(struct blocks *b, const struct block *block, uint32_t pa
     uint64_t *times = &times_of(b, block->sum)[part];
     uint8_t *row = block->sum + b->at[part];
 
-    if (*times > 1) { /* Once is exact. */
+    if (part<b->parts_n && * times> 1) { /* Once is exact. */
         reduce_times(b->parts[part].dtype, *times, row, row, b->parts[part].count);
         *times = 1;
     }
@@ -235,12 +231,10 @@ const void *blocks_part(struct blocks *b, const struct block *block, uint32_t pa
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES])
 {
     XXH128_hash_t h = {0};
-    XXH128_canonical_t hash;
 
     for (uint32_t p = 0; p < b->parts_n; p++) { /* What is between them is nobody's. */
         h = XXH3_128bits_withSeed(buffer + b->at[p], part_bytes(b, p), h.low64 ^ h.high64);
     }
-    XXH128_canonicalFromHash(&hash, h);
-    memcpy(hash_out, hash.digest, HASH_BYTES);
+    state_sum(h, hash_out);
     hash_out[0] |= 1;
 }

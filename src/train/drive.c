@@ -12,7 +12,7 @@
 
 enum {
     FINISH_MS = 10000, /* the others have this long to find out how it ended here */
-    NAMING_MS = 1500   /* … and to come and say which states differ */
+    NAMING_MS = 1500   /* and this long to come and say which states differ */
 };
 
 uint64_t train_now_us(void)
@@ -23,14 +23,29 @@ uint64_t train_now_us(void)
     return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-void train_event(struct train *t, struct step_event e)
+int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int64_t timeout_ms)
 {
-    crew_event(&t->crew, e);
+    const struct comm_call call = {.op = COMM_ALLGATHER,
+                                   .in = mine,
+                                   .out = all,
+                                   .count = bytes,
+                                   .dtype = DTYPE_U8,
+                                   .timeout_ms = timeout_ms};
+    struct comm_result result;
+    int rc = comm_run(t->crew.run->data.comm, &call, &result);
+
+    if (rc == MU_EPEER) {
+        crew_failed(&t->crew, step_term(&t->crew.step), result.worker, 0);
+    }
+    return rc == MU_OK
+               ? rc
+               : run_fail(rc, "the members can't tell each other what they have: %s", result.error);
 }
 
 /* ---- pauses ---- */
 
-void train_pause_begin(struct train *t)
+/* Nothing gets on, until train_pause_end(). */
+static void begin_pause(struct train *t)
 {
     if (t->pause_us == 0 && step_entered(&t->crew.step) != 0) {
         t->pause_us = train_now_us();
@@ -61,29 +76,10 @@ void train_pause_end(struct train *t)
 
 /* ---- the state ---- */
 
-/* It is not known how many of their calls the others have made: all settle anew, and make them from
- * the first on. Whatever failed here is told, too. */
-static int break_off(struct train *t, const struct step_todo *todo, int rc, wid lost)
+int train_break_off(struct train *t, const struct step_todo *todo, int rc, wid lost)
 {
     crew_failed(&t->crew, todo->term, lost, 0);
     return rc == MU_EPEER ? MU_OK : rc;
-}
-
-/* What a fresh generation starts from, and who has it. */
-static int find_base(struct train *t, const struct step_todo *todo)
-{
-    wid lost = 0;
-    int rc = train_base(t, &lost);
-
-    if (rc != MU_OK) {
-        return break_off(t, todo, rc, lost);
-    }
-    train_check_end(t, t->base.step);
-    train_event(t, (struct step_event){.kind = STEP_ON_BASE,
-                                       .term = todo->term,
-                                       .step = t->base.step,
-                                       .u.holds = t->base.holds});
-    return MU_OK;
 }
 
 /* Everyone who is in this generation takes part: who has the state gives it. */
@@ -99,7 +95,7 @@ static int stream(struct train *t, const struct step_todo *todo)
 
     if (rc != MU_OK) {
         t->touched |= loading && (!fresh || rc != MU_EPEER); /* Load may have taken some of it. */
-        return break_off(t, todo, rc, lost);
+        return train_break_off(t, todo, rc, lost);
     }
     if (loading) {
         t->samples_all = mark.samples;
@@ -109,8 +105,8 @@ static int stream(struct train *t, const struct step_todo *todo)
                  term_generation(todo->term), mark.step);
         train_check_end(t, mark.step);
     }
-    train_event(
-        t, (struct step_event){.kind = STEP_ON_STREAMED, .term = todo->term, .step = mark.step});
+    crew_event(&t->crew, (struct step_event){
+                             .kind = STEP_ON_STREAMED, .term = todo->term, .step = mark.step});
     return MU_OK;
 }
 
@@ -125,7 +121,8 @@ static int digest(struct train *t, const struct step_todo *todo)
     pthread_mutex_lock(&t->crew.run->lock);
     memcpy(t->told.digest, hash, sizeof(hash));
     pthread_mutex_unlock(&t->crew.run->lock);
-    train_event(t, (struct step_event){.kind = STEP_ON_DIGEST, .step = todo->step, .u.hash = hash});
+    crew_event(&t->crew,
+               (struct step_event){.kind = STEP_ON_DIGEST, .step = todo->step, .u.hash = hash});
     return MU_OK;
 }
 
@@ -136,9 +133,7 @@ static void say_finished(struct train *t)
     pthread_mutex_lock(&t->crew.run->lock);
     if (t->finished_ms == 0) {
         t->finished_ms = run_now_ms();
-        if (!t->crew.run->alone) {
-            told_again(t->crew.run);
-        }
+        told_again(t->crew.run);
     }
     pthread_mutex_unlock(&t->crew.run->lock);
 }
@@ -167,7 +162,7 @@ static bool is_stopped(const struct train *t)
 
 static bool is_to_name(const struct train *t)
 {
-    return t->crew.run->now.fault == FAULT_STATES && t->what.state.n > 0 && t->fault.named == 0;
+    return t->crew.run->now.fault == FAULT_STATES && t->what.state.n > 0 && !t->fault.named;
 }
 
 /* The job ends as soon as one has told of it: not before they know which states differ. */
@@ -181,20 +176,20 @@ static void tell_fault(struct train *t)
     }
     pthread_mutex_lock(&run->lock);
     t->fault.told = true;
-    if (!run->alone) {
-        told_again(run);
-    }
+    told_again(run);
     pthread_mutex_unlock(&run->lock);
 }
 
 /* Which states differ is found out once, with all who have stopped. */
 static int stop(struct train *t, const struct step_todo *todo)
 {
-    wid lost = 0;
+    if (is_to_name(t)) {
+        const int rc = train_name_states(t);
 
-    if (is_to_name(t) && train_name_states(t, todo->term, &lost) == MU_EPEER) {
-        t->fault.named = 0;
-        crew_failed(&t->crew, todo->term, lost, 0);
+        t->fault.named = rc != MU_EPEER;
+        if (!t->fault.named) {
+            (void)train_break_off(t, todo, rc, 0);
+        }
         return MU_OK;
     }
     tell_fault(t);
@@ -227,17 +222,6 @@ static int find_end(struct train *t)
 
 /* ---- the loop ---- */
 
-/* What is saved gets on between two slices, too, not only when the others are heard. */
-static void look_at_saves(struct train *t)
-{
-    const struct step *s = &t->crew.step;
-
-    train_save_news(t);
-    if (step_there(s) && step_awaits_words(s)) {
-        crew_listen(&t->crew);
-    }
-}
-
 /* MU_OK: the caller is needed; MU_EAGAIN: go on. */
 static int turn(struct train *t, const struct step_todo *todo, mu_work *work)
 {
@@ -258,11 +242,11 @@ static int turn(struct train *t, const struct step_todo *todo, mu_work *work)
         train_save(t, todo);
         break;
     case STEP_MOVE:
-        train_pause_begin(t);
+        begin_pause(t);
         rc = crew_move(&t->crew, todo);
         break;
     case STEP_BASE:
-        rc = find_base(t, todo);
+        rc = train_base(t, todo);
         break;
     case STEP_STREAM:
         rc = stream(t, todo);
@@ -300,28 +284,42 @@ static int land(struct train *t)
     return MU_OK;
 }
 
+/* What is next. MU_EAGAIN: it has waited, look again. */
+static int look(struct train *t, struct step_todo *todo_out)
+{
+    const struct step *s = &t->crew.step;
+    int rc = find_end(t);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (crew_news(&t->crew) != MU_OK) {
+        crew_wait(&t->crew, UINT64_MAX);
+        return MU_EAGAIN;
+    }
+    /* What is saved gets on between two slices, too, not only when the others are heard. */
+    train_save_news(t);
+    if (step_there(s) && step_awaits_words(s)) {
+        crew_listen(&t->crew);
+    }
+    crew_next(&t->crew, todo_out);
+    return MU_OK;
+}
+
 int train_drive(struct train *t, mu_work *work_out)
 {
     int rc = t->flights.n > 0 ? land(t) : MU_OK;
     struct step_todo todo;
 
-    while (rc == MU_OK || rc == MU_EAGAIN) {
-        rc = find_end(t);
-        if (rc != MU_OK) {
-            return rc;
-        }
-        rc = crew_news(&t->crew);
-        if (rc == MU_EAGAIN) {
-            crew_wait(&t->crew, UINT64_MAX);
-            continue;
-        }
-        look_at_saves(t);
-        crew_next(&t->crew, &todo);
-        rc = turn(t, &todo, work_out);
-        if (rc == MU_OK) {
-            return rc;
-        }
+    if (rc != MU_OK) {
+        return rc;
     }
+    do {
+        rc = look(t, &todo);
+        if (rc == MU_OK) {
+            rc = turn(t, &todo, work_out);
+        }
+    } while (rc == MU_EAGAIN);
     return rc;
 }
 
@@ -331,16 +329,15 @@ void train_linger(struct train *t)
 {
     const uint64_t due_ms = run_now_ms() + FINISH_MS / 2;
     struct step_todo todo;
+    int rc = MU_EAGAIN;
 
     say_finished(t);
-    while (!t->crew.run->alone && step_size(&t->crew.step) > 1 && run_now_ms() < due_ms &&
-           find_end(t) == MU_OK) {
-        if (crew_news(&t->crew) != MU_OK) {
-            crew_wait(&t->crew, UINT64_MAX);
+    while ((rc == MU_OK || rc == MU_EAGAIN) && !t->crew.run->alone &&
+           step_size(&t->crew.step) > 1 && run_now_ms() < due_ms) {
+        rc = look(t, &todo);
+        if (rc != MU_OK) {
             continue;
         }
-        look_at_saves(t);
-        crew_next(&t->crew, &todo);
         if (todo.what == STEP_MOVE) {
             (void)crew_move(&t->crew, &todo);
         } else if (todo.what == STEP_HEAR || todo.what == STEP_FINISH || todo.what == STEP_STOP) {

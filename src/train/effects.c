@@ -65,7 +65,7 @@ static void on_diverged(struct train *t, const struct step_effect *e)
     log_error(AREA, "%s", why);
     pthread_mutex_lock(&t->crew.run->lock);
     t->fault.ms = run_now_ms();
-    t->fault.named = 0;
+    t->fault.named = false;
     t->fault.told = false;
     pthread_mutex_unlock(&t->crew.run->lock);
 }
@@ -111,24 +111,15 @@ static void say_names(struct train *t, const uint8_t *all, uint32_t ranks_n, siz
     }
 }
 
-int train_name_states(struct train *t, uint64_t term, wid *lost_out)
+int train_name_states(struct train *t)
 {
     const uint32_t ranks_n = step_size(&t->crew.step);
     const size_t bytes = (size_t)t->what.state.n * DIGEST_BYTES;
     uint8_t *mine = malloc(bytes), *all = malloc(bytes * ranks_n);
-    struct comm_result result = {.rank = COMM_NOBODY};
-    struct comm_call call = {.op = COMM_ALLGATHER,
-                             .in = mine,
-                             .out = all,
-                             .count = bytes,
-                             .dtype = DTYPE_U8,
-                             .timeout_ms = NAME_MS};
     int rc = mine != NULL && all != NULL ? state_digests(&t->what.state, mine) : MU_ENOMEM;
 
-    t->fault.named = term;
     if (rc == MU_OK) {
-        rc = comm_run(t->crew.run->data.comm, &call, &result);
-        *lost_out = result.worker;
+        rc = train_gather(t, mine, bytes, all, NAME_MS);
     }
     if (rc == MU_OK) {
         say_names(t, all, ranks_n, bytes);
@@ -172,7 +163,6 @@ void train_reset(struct crew *c)
 
     blocks_clear(&t->blocks);
     train_release(t);
-    t->base.known = 0;
     t->fault.odd_one = false;
 }
 
@@ -206,9 +196,7 @@ void train_moved(struct crew *c)
     crew_group(c, false);
     t->told.generations += another;
     new = world_of(run);
-    if (!run->alone) {
-        told_again(run);
-    }
+    told_again(run);
     pthread_mutex_unlock(&run->lock);
     if (another && t->hooks.on_generation != NULL) {
         t->hooks.on_generation(t->hooks.arg, &old, &new);

@@ -190,13 +190,13 @@ int kind_check(struct train *t)
 {
     struct mu_run *run = t->crew.run;
     char key[MU_KEY_MAX], *here = NULL, *there = NULL;
+    const char *mode = env_text("MUSTER_NUMERICS");
+    const bool warn = mode != NULL && strcmp(mode, "warn") == 0;
     uint32_t number;
-    bool warn;
-    int rc = kind_mode(getenv("MUSTER_NUMERICS"), &warn);
+    int rc;
 
-    if (rc != MU_OK) {
-        return run_fail(rc, "MUSTER_NUMERICS is '%.40s'; it can be strict or warn",
-                        getenv("MUSTER_NUMERICS"));
+    if (mode != NULL && !warn && strcmp(mode, "strict") != 0) {
+        return run_fail(MU_EINVAL, "MUSTER_NUMERICS is '%.40s'; it can be strict or warn", mode);
     }
     kind_threads();
     if (run->alone) {

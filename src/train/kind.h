@@ -15,15 +15,15 @@ struct train;
 /* Lines whose names begin so are numeric. */
 #define KIND_NUMERIC "numeric "
 
+/* The line of a text that has this name; NULL: there is none. */
+const char *kind_line(const char *text, const char *name, size_t name_n);
+
 /* A difference: "slices: here 8 / there 16". Borrowed for the call. */
 typedef void kind_differ_fn(void *arg, bool numeric, const char *text);
 
 /* Calls differ() for each line that is not the same, in the order of `here`, then for those that
  * are only there; true: there was one. */
 bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, void *arg);
-
-/* "strict" (or NULL, "") or "warn". MU_EINVAL: neither. */
-int kind_mode(const char *text, bool *warn_out);
 
 /* ---- kind_numeric.c: this process ---- */
 

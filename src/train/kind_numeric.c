@@ -1,10 +1,10 @@
 /* What the libraries in this process choose their kernels by. They are looked for, not linked with:
  * those that the trainer has brought along count. */
 #include "train/kind.h"
+#include "train/train.h"
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
@@ -33,28 +33,22 @@ typedef void version_fn(char *, int);
 
 /* ---- threads ---- */
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0';
-}
+static const struct {
+    const char *name, *variable, *set, *get;
+} LIBRARIES[] = {
+    {"openblas", "OPENBLAS_NUM_THREADS", "openblas_set_num_threads", "openblas_get_num_threads"},
+    {"mkl", "MKL_NUM_THREADS", "MKL_Set_Num_Threads", "MKL_Get_Max_Threads"},
+    {"omp", "OMP_NUM_THREADS", "omp_set_num_threads", "omp_get_max_threads"}};
 
 void kind_threads(void)
 {
-    static const struct {
-        const char *variable, *function;
-    } all[] = {{"OPENBLAS_NUM_THREADS", "openblas_set_num_threads"},
-               {"MKL_NUM_THREADS", "MKL_Set_Num_Threads"},
-               {"OMP_NUM_THREADS", "omp_set_num_threads"}};
-
-    if (is_set("OMP_NUM_THREADS")) {
+    if (env_text("OMP_NUM_THREADS") != NULL) {
         return; /* All of them heed it. */
     }
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        set_fn *set = AS(set_fn, all[i].function);
+    for (size_t i = 0; i < ARRAY_LEN(LIBRARIES); i++) {
+        set_fn *set = AS(set_fn, LIBRARIES[i].set);
 
-        if (set != NULL && !is_set(all[i].variable)) {
+        if (set != NULL && env_text(LIBRARIES[i].variable) == NULL) {
             set(1);
         }
     }
@@ -62,17 +56,11 @@ void kind_threads(void)
 
 static void write_threads(FILE *out)
 {
-    static const struct {
-        const char *name, *function;
-    } all[] = {{"openblas", "openblas_get_num_threads"},
-               {"mkl", "MKL_Get_Max_Threads"},
-               {"omp", "omp_get_max_threads"}};
-
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        get_fn *get = AS(get_fn, all[i].function);
+    for (size_t i = 0; i < ARRAY_LEN(LIBRARIES); i++) {
+        get_fn *get = AS(get_fn, LIBRARIES[i].get);
 
         if (get != NULL) {
-            fprintf(out, KIND_NUMERIC "threads-%s %d\n", all[i].name, get());
+            fprintf(out, KIND_NUMERIC "threads-%s %d\n", LIBRARIES[i].name, get());
         }
     }
 }
@@ -104,19 +92,21 @@ static void write_cpu(FILE *out)
 
 static void write_blas(FILE *out)
 {
-    text_fn *config = AS(text_fn, "openblas_get_config");
-    text_fn *core = AS(text_fn, "openblas_get_corename");
-    text_fn *blis = AS(text_fn, "bli_info_get_version_str");
+    static const struct {
+        const char *name, *function;
+    } TEXTS[] = {{"openblas", "openblas_get_config"},
+                 {"openblas-core", "openblas_get_corename"},
+                 {"blis", "bli_info_get_version_str"}};
     version_fn *mkl = AS(version_fn, "MKL_Get_Version_String");
+    bool any = mkl != NULL;
 
-    if (config != NULL) {
-        fprintf(out, KIND_NUMERIC "openblas %s\n", config());
-    }
-    if (core != NULL) {
-        fprintf(out, KIND_NUMERIC "openblas-core %s\n", core());
-    }
-    if (blis != NULL) {
-        fprintf(out, KIND_NUMERIC "blis %s\n", blis());
+    for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++) {
+        text_fn *text = AS(text_fn, TEXTS[i].function);
+
+        if (text != NULL) {
+            fprintf(out, KIND_NUMERIC "%s %s\n", TEXTS[i].name, text());
+            any = true;
+        }
     }
     if (mkl != NULL) {
         char version[VERSION_MAX] = "";
@@ -124,7 +114,7 @@ static void write_blas(FILE *out)
         mkl(version, (int)sizeof(version) - 1);
         fprintf(out, KIND_NUMERIC "mkl %s\n", version);
     }
-    if (config == NULL && core == NULL && blis == NULL && mkl == NULL) {
+    if (!any) {
         fprintf(out, KIND_NUMERIC "blas %s\n",
                 find("cblas_dgemm") != NULL || find("dgemm_") != NULL ? "of an unknown kind"
                                                                       : "none");
@@ -134,19 +124,21 @@ static void write_blas(FILE *out)
 /* What tells libraries to choose otherwise than by the CPU. */
 static void write_environment(FILE *out)
 {
-    static const char *const names[] = {"GLIBC_TUNABLES", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
-                                        "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA"};
+    static const struct {
+        const char *variable, *name;
+    } ALL[] = {{"GLIBC_TUNABLES", "GLIBC_TUNABLES"},
+               {"MKL_CBWR", "MKL_CBWR"},
+               {"MKL_ENABLE_INSTRUCTIONS", "MKL_ENABLE_INSTRUCTIONS"},
+               {"ATEN_CPU_CAPABILITY", "ATEN_CPU_CAPABILITY"},
+               {"DNNL_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
+               {"MUSTER_NUMERICS_EXTRA", "extra"}};
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        if (is_set(names[i])) {
-            fprintf(out, KIND_NUMERIC "%s %.*s\n", names[i], (int)strcspn(getenv(names[i]), "\n"),
-                    getenv(names[i]));
+    for (size_t i = 0; i < ARRAY_LEN(ALL); i++) {
+        const char *text = env_text(ALL[i].variable);
+
+        if (text != NULL) {
+            fprintf(out, KIND_NUMERIC "%s %.*s\n", ALL[i].name, (int)strcspn(text, "\n"), text);
         }
-    }
-    if (is_set("MUSTER_NUMERICS_EXTRA")) {
-        const char *extra = getenv("MUSTER_NUMERICS_EXTRA");
-
-        fprintf(out, KIND_NUMERIC "extra %.*s\n", (int)strcspn(extra, "\n"), extra);
     }
 }
 

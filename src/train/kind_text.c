@@ -4,97 +4,83 @@
 
 #define DIFFERENCE_MAX 512
 
-struct line {
-    const char *text;
-    int n;      /* without its end */
-    int name_n; /* of its beginning that names it */
-};
+/* Lines whose names have two words, of which the first is shown or not. */
+static const struct {
+    const char *word;
+    bool shown;
+} TWO[] = {{"state ", true}, {"fact ", false}, {KIND_NUMERIC, false}};
 
-static int word_end(const char *text, int from, int n)
+static const char *next_line(const char *line)
 {
-    while (from < n && text[from] != ' ') {
-        from++;
-    }
-    return from;
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
 }
 
-/* Takes the first line off *rest. */
-static bool line_next(const char **rest, struct line *out)
+/* How long a line's name is; *skip_out: so much of it is not shown. */
+static size_t name_length(const char *line, size_t *skip_out)
 {
-    const char *text = *rest;
-    int n = (int)strcspn(text, "\n");
-    bool two = strncmp(text, "state ", 6) == 0 || strncmp(text, "fact ", 5) == 0 ||
-               strncmp(text, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0;
-    int name_n = word_end(text, 0, n);
+    *skip_out = 0;
+    for (size_t i = 0; i < ARRAY_LEN(TWO); i++) {
+        const size_t n = strlen(TWO[i].word);
 
-    if (text[0] == '\0') {
-        return false;
-    }
-    *rest = text + n + (text[n] == '\n');
-    *out = (struct line){text, n, two && name_n < n ? word_end(text, name_n + 1, n) : name_n};
-    return true;
-}
-
-static bool line_find(const char *rest, const struct line *like, struct line *out)
-{
-    struct line l;
-
-    while (line_next(&rest, &l)) {
-        if (l.name_n == like->name_n && memcmp(l.text, like->text, (size_t)l.name_n) == 0) {
-            *out = l;
-            return true;
+        if (strncmp(line, TWO[i].word, n) == 0) {
+            *skip_out = TWO[i].shown ? 0 : n;
+            return n + strcspn(line + n, " \n");
         }
     }
-    return false;
+    return strcspn(line, " \n");
 }
 
-static void value_write(char *text, size_t cap, const struct line *l)
+const char *kind_line(const char *text, const char *name, size_t name_n)
 {
-    if (l == NULL) {
-        snprintf(text, cap, "none");
-    } else {
-        snprintf(text, cap, "%.*s", MAX(l->n - l->name_n - 1, 0),
-                 l->text + MIN(l->name_n + 1, l->n));
+    for (; *text != '\0'; text = next_line(text)) {
+        if (strncmp(text, name, name_n) == 0 && strcspn(text + name_n, " \n") == 0) {
+            return text;
+        }
     }
+    return NULL;
 }
 
-static void tell(const struct line *here, const struct line *there, kind_differ_fn *differ,
-                 void *arg)
+static void write_value(char *text, size_t cap, const char *line, size_t name_n)
 {
-    const struct line *named = here != NULL ? here : there;
-    bool numeric = strncmp(named->text, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0;
-    int skip = numeric                                 ? (int)sizeof(KIND_NUMERIC) - 1
-               : strncmp(named->text, "fact ", 5) == 0 ? 5
-                                                       : 0;
-    char ours[DIFFERENCE_MAX / 2], theirs[DIFFERENCE_MAX / 2], text[2 * DIFFERENCE_MAX];
+    const char *value = line != NULL ? line + name_n + (line[name_n] == ' ') : "none";
 
-    value_write(ours, sizeof(ours), here);
-    value_write(theirs, sizeof(theirs), there);
-    snprintf(text, sizeof(text), "%.*s: here %s / there %s", named->name_n - skip,
-             named->text + skip, ours, theirs);
-    differ(arg, numeric, text);
+    snprintf(text, cap, "%.*s", (int)strcspn(value, "\n"), value);
+}
+
+static void tell(const char *here, const char *there, kind_differ_fn *differ, void *arg)
+{
+    const char *line = here != NULL ? here : there;
+    char ours[DIFFERENCE_MAX / 2], theirs[DIFFERENCE_MAX / 2], text[2 * DIFFERENCE_MAX];
+    size_t skip, name_n = name_length(line, &skip);
+
+    write_value(ours, sizeof(ours), here, name_n);
+    write_value(theirs, sizeof(theirs), there, name_n);
+    snprintf(text, sizeof(text), "%.*s: here %s / there %s", (int)(name_n - skip), line + skip,
+             ours, theirs);
+    differ(arg, strncmp(line, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0, text);
 }
 
 bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, void *arg)
 {
-    const char *rest = here;
-    struct line ours, theirs;
     bool any = false;
+    size_t skip;
 
     if (strcmp(here, there) == 0) {
         return false;
     }
-    while (line_next(&rest, &ours)) {
-        bool found = line_find(there, &ours, &theirs);
+    for (const char *line = here; *line != '\0'; line = next_line(line)) {
+        const char *other = kind_line(there, line, name_length(line, &skip));
+        const size_t n = strcspn(line, "\n");
 
-        if (!found || ours.n != theirs.n || memcmp(ours.text, theirs.text, (size_t)ours.n) != 0) {
-            tell(&ours, found ? &theirs : NULL, differ, arg);
+        if (other == NULL || strcspn(other, "\n") != n || memcmp(line, other, n) != 0) {
+            tell(line, other, differ, arg);
             any = true;
         }
     }
-    for (rest = there; line_next(&rest, &theirs);) {
-        if (!line_find(here, &theirs, &ours)) {
-            tell(NULL, &theirs, differ, arg);
+    for (const char *line = there; *line != '\0'; line = next_line(line)) {
+        if (kind_line(here, line, name_length(line, &skip)) == NULL) {
+            tell(NULL, line, differ, arg);
             any = true;
         }
     }
@@ -102,15 +88,4 @@ bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, v
         differ(arg, false, "the parts of the state are the same, but were named in another order");
     }
     return true;
-}
-
-int kind_mode(const char *text, bool *warn_out)
-{
-    bool warn = text != NULL && strcmp(text, "warn") == 0;
-
-    if (!warn && text != NULL && text[0] != '\0' && strcmp(text, "strict") != 0) {
-        return MU_EINVAL;
-    }
-    *warn_out = warn;
-    return MU_OK;
 }

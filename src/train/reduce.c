@@ -3,6 +3,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 void train_release(struct train *t)
 {
@@ -14,27 +15,13 @@ void train_release(struct train *t)
     }
 }
 
-static uint32_t find_trees(struct train *t, uint32_t part, struct comm_part *trees)
+/* One call of the reduce: of a part, or (part == parts_n) of the metrics. What it points to stays
+ * until the next one of that part. */
+static struct comm_call reduce_call(struct train *t, uint32_t part)
 {
-    struct subtree tree;
-    uint32_t n = 0;
-
-    for (uint32_t from = 0;
-         plan_next_subtree(step_plan(&t->crew.step), step_rank(&t->crew.step), from, &tree);
-         from = tree.lo + tree.width) {
-        const struct block *b = blocks_find(&t->blocks, tree);
-
-        mu_assert(b != NULL);
-        trees[n++] = (struct comm_part){tree.lo, tree.width,
-                                        part < t->what.parts_n ? blocks_part(&t->blocks, b, part)
-                                                               : b->metrics};
-    }
-    return n;
-}
-
-struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_part *trees)
-{
+    const struct plan *plan = step_plan(&t->crew.step);
     const bool metrics = part == t->what.parts_n;
+    struct comm_part *trees = t->flights.trees + (size_t)part * plan->slices_n;
     struct comm_call call = {.op = COMM_ALLREDUCE,
                              .out = metrics ? t->result.means : NULL,
                              .count =
@@ -45,13 +32,85 @@ struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_p
                              .flags = metrics ? 0 : COMM_VIEW,
                              .lane = part,
                              .timeout_ms = t->crew.run->config.step_ms,
-                             .slices_n = step_plan(&t->crew.step)->slices_n,
-                             .owners = step_plan(&t->crew.step)->owner,
+                             .slices_n = plan->slices_n,
+                             .owners = plan->owner,
                              .parts = trees};
+    struct subtree tree;
 
-    call.parts_n = find_trees(t, part, trees);
+    for (uint32_t from = 0; plan_next_subtree(plan, step_rank(&t->crew.step), from, &tree);
+         from = tree.lo + tree.width) {
+        const struct block *b = blocks_find(&t->blocks, tree);
+
+        mu_assert(b != NULL);
+        trees[call.parts_n++] =
+            (struct comm_part){tree.lo, tree.width, blocks_part(&t->blocks, b, part)};
+    }
     return call;
 }
+
+/* ---- parts that begin before the end of the step ----
+ *
+ * The reduce of a part that is complete begins while the caller computes the others. Nothing is
+ * decided between mu_next() and mu_put(): so the last slice of a step that is out will count, its
+ * place among the blocks is known, and the plan stays what it is until the calls have been waited
+ * for, which is the first thing that the next mu_next() does. */
+
+static bool can_fly(const struct train *t)
+{
+    const struct step *s = &t->crew.step;
+
+    return step_size(s) > 1 && !t->lent.todo.hash && t->lent.todo.term == step_term(s) &&
+           step_is_last(s, t->lent.todo.slice);
+}
+
+/* The first part of this step that is complete. */
+static void begin(struct train *t)
+{
+    const struct plan *plan = step_plan(&t->crew.step);
+
+    memcpy(t->flights.owners, plan->owner, plan->slices_n * sizeof(*plan->owner));
+    t->result.samples = train_step_samples(t, t->lent.todo.step);
+    blocks_leaf(&t->blocks, t->lent.samples_n, t->lent.buffer);
+    blocks_put_begin(&t->blocks, t->lent.todo.slice, t->lent.buffer);
+    t->flights.begun = true;
+}
+
+static int start(struct train *t, uint32_t part)
+{
+    struct comm_call call;
+
+    blocks_put_part(&t->blocks, part);
+    call = reduce_call(t, part);
+    call.owners = t->flights.owners;
+    return comm_start(t->crew.run->data.comm, &call, &t->flights.started[part]);
+}
+
+/* The last part is for the end of the step: until this worker is there nobody can have all of it.
+ * One that can't be started now is reduced then, too, and so are those after it. */
+void train_part(struct train *t, uint32_t part)
+{
+    struct flights *f = &t->flights;
+
+    f->ready |= 1u << part;
+    if (t->what.parts_n == 1 || (f->ready & 1u) == 0 || !can_fly(t)) {
+        return;
+    }
+    if (!f->begun) {
+        begin(t);
+    }
+    while (f->n + 1 < t->what.parts_n && (f->ready & 1u << f->n) != 0 && start(t, f->n) == MU_OK) {
+        f->n++;
+    }
+}
+
+void train_abandon(struct train *t)
+{
+    while (t->flights.n > 0) {
+        comm_abandon(t->flights.started[--t->flights.n]);
+    }
+}
+
+/* ---- the end of the step ---- */
 
 static void audit_parts(struct train *t, uint64_t step)
 {
@@ -67,20 +126,20 @@ static void audit_parts(struct train *t, uint64_t step)
 /* Parts that are under way are waited for, whatever became of those before them. */
 static int reduce_all(struct train *t, struct comm_result *result)
 {
-    struct comm_part trees[SLICES_MAX];
-    struct comm_result one;
     const uint32_t calls_n = t->what.parts_n + (t->crew.run->metrics.named_n > 0 ? 1 : 0);
     const uint32_t flown_n = t->flights.n;
+    struct comm_result one;
     int rc = MU_OK;
 
+    t->flights.n = 0;
     for (uint32_t p = 0; p < calls_n && (rc == MU_OK || p < flown_n); p++) {
         struct comm_call call;
         int got;
 
         if (p < flown_n) {
-            got = train_land(t, p, &one);
+            got = comm_finish(t->flights.started[p], MU_FOREVER, &one);
         } else {
-            call = train_reduce_call(t, p, trees);
+            call = reduce_call(t, p);
             got = comm_run(t->crew.run->data.comm, &call, &one);
         }
         if (got == MU_OK && p < t->what.parts_n) {
@@ -113,8 +172,8 @@ int train_reduce(struct train *t, const struct step_todo *todo)
         t->result.term = todo->term;
         t->result.rank = step_rank(s);
         t->result.world = step_size(s);
-        train_event(t, (struct step_event){
-                           .kind = STEP_ON_REDUCED, .term = todo->term, .step = todo->step});
+        crew_event(&t->crew, (struct step_event){
+                                 .kind = STEP_ON_REDUCED, .term = todo->term, .step = todo->step});
         return MU_OK;
     }
     train_release(t);
@@ -132,7 +191,7 @@ int train_show(struct train *t, const struct step_todo *todo, mu_work *work)
 {
     struct mu_run *run = t->crew.run;
 
-    train_event(t, (struct step_event){.kind = STEP_ON_SHOWN, .step = todo->step});
+    crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SHOWN, .step = todo->step});
     t->touched = true;
     pthread_mutex_lock(&run->lock);
     t->told.samples += t->result.samples;

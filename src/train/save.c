@@ -32,9 +32,7 @@ static void on_saved(void *arg, uint64_t step)
     pthread_mutex_lock(&run->lock);
     t->told.checkpoint = step;
     t->told.saves++;
-    if (!run->alone && !run->leaving) {
-        told_again(run);
-    }
+    told_again(run);
     pthread_mutex_unlock(&run->lock);
 }
 
@@ -63,10 +61,15 @@ int train_save_open(struct train *t)
     disk->on_saved = on_saved;
     t->saves.ms = run_now_ms();
     for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
-        t->savers[i].on_news = on_news;
-        t->savers[i].arg = t;
-        snprintf(t->savers[i].job, sizeof(t->savers[i].job), "%s", t->crew.run->life.job);
-        rc = saver_open(&t->savers[i]);
+        struct saver *s = &t->savers[i];
+
+        s->on_news = on_news;
+        s->arg = t;
+        snprintf(s->job, sizeof(s->job), "%s", t->crew.run->life.job);
+        rc = saver_open(s, t->what.state.n);
+        for (uint32_t p = 0; s->open && p < s->copy.parts_n; p++) {
+            strcpy(s->copy.parts[p].name, t->what.state.parts[p].name);
+        }
     }
     return rc == MU_OK ? rc : run_fail(rc, "no memory for checkpoints");
 }
@@ -112,7 +115,7 @@ static void name_attempt(const struct train *t, const struct saver *s, uint32_t 
     }
 }
 
-static struct ckpt_mark mark_of(const struct train *t, uint64_t step)
+struct ckpt_mark train_mark(const struct train *t, uint64_t step)
 {
     struct timespec now;
     struct ckpt_mark m = {.run = step_group(&t->crew.step)->g.run,
@@ -133,33 +136,8 @@ static struct ckpt_mark mark_of(const struct train *t, uint64_t step)
     return m;
 }
 
-/* Where the parts are, and how long: *bytes_out in all. */
-static int find_parts(struct train *t, struct save_copy *c, const void **from, uint64_t *bytes_out)
-{
-    struct ckpt_part *parts = realloc(c->parts, MAX(t->what.state.n, 1) * sizeof(*parts));
-
-    if (parts == NULL) {
-        return run_fail(MU_ENOMEM, "no memory for a list of the parts");
-    }
-    c->parts = parts;
-    c->parts_n = t->what.state.n;
-    *bytes_out = 0;
-    for (uint32_t i = 0; i < t->what.state.n; i++) {
-        size_t n;
-        int rc = state_save(&t->what.state.parts[i], &from[i], &n);
-
-        if (rc != MU_OK) {
-            return rc;
-        }
-        snprintf(parts[i].name, sizeof(parts[i].name), "%s", t->what.state.parts[i].name);
-        parts[i].bytes = n;
-        *bytes_out += n;
-    }
-    return MU_OK;
-}
-
 /* Bytes [lo, hi) of the state. */
-static void copy_range(const struct save_copy *c, const void *const *from, uint64_t lo, uint64_t hi)
+static void copy_range(const struct save_copy *c, uint64_t lo, uint64_t hi)
 {
     uint64_t at = 0;
 
@@ -168,7 +146,7 @@ static void copy_range(const struct save_copy *c, const void *const *from, uint6
         const uint64_t a = MAX(at, lo), b = MIN(end, hi);
 
         if (a < b) {
-            memcpy(c->data + (a - lo), (const uint8_t *)from[i] + (a - at), b - a);
+            memcpy(c->data + (a - lo), (const uint8_t *)c->from[i] + (a - at), b - a);
         }
         at = end;
     }
@@ -210,27 +188,6 @@ static void make_room(const struct train *t, enum save_place place, struct saver
     }
 }
 
-/* Fills saver.copy. MU_EAGAIN: nothing of it is this worker's to write. */
-static int copy_shard(struct train *t, struct saver *s, struct share *h, struct ckpt_target *target)
-{
-    const void **from = malloc(MAX(t->what.state.n, 1) * sizeof(*from));
-    struct save_copy *c = &s->copy;
-    int rc =
-        from != NULL ? find_parts(t, c, from, &target->bytes) : run_fail(MU_ENOMEM, "no memory");
-
-    if (rc == MU_OK && !find_share(h, target->bytes)) {
-        rc = MU_EAGAIN;
-    }
-    if (rc == MU_OK && saver_room(s, h->hi - h->lo) != MU_OK) {
-        rc = run_fail(MU_ENOMEM, "no memory for a copy of %" PRIu64 " bytes", h->hi - h->lo);
-    }
-    if (rc == MU_OK) {
-        copy_range(c, from, h->lo, h->hi);
-    }
-    free(from);
-    return rc;
-}
-
 /* There is no later one: this is the state that all the work was for. */
 bool train_is_last(const struct train *t, uint64_t step)
 {
@@ -239,28 +196,40 @@ bool train_is_last(const struct train *t, uint64_t step)
     return steps_n > 0 && step >= steps_n;
 }
 
-/* Says what became of it: MU_OK, this worker's part is being written; MU_EAGAIN, it has none. */
+/* MU_OK: this worker's part is being written; MU_EAGAIN: it has none. Says why not. */
 static int cut(struct train *t, struct saver *s, const struct step_todo *todo, struct share *h)
 {
     struct save_copy *c = &s->copy;
-    struct ckpt_target target = {.dir = s->config.dir,
-                                 .job = s->job,
-                                 .step = todo->step,
-                                 .tag = c->tag,
-                                 .zstd = s->config.zstd};
-    int rc;
+    uint64_t bytes = 0;
 
     saver_take(s);
-    rc = copy_shard(t, s, h, &target);
-    if (rc != MU_OK) {
-        return rc;
+    for (uint32_t i = 0; i < c->parts_n; i++) {
+        size_t n;
+        int rc = state_save(&t->what.state.parts[i], &c->from[i], &n);
+
+        if (rc != MU_OK) {
+            return rc;
+        }
+        c->parts[i].bytes = n;
+        bytes += n;
     }
+    if (!find_share(h, bytes)) {
+        return MU_EAGAIN;
+    }
+    if (saver_room(s, h->hi - h->lo) != MU_OK) {
+        return run_fail(MU_ENOMEM, "no memory for a copy of %" PRIu64 " bytes", h->hi - h->lo);
+    }
+    copy_range(c, h->lo, h->hi);
     name_attempt(t, s, h->writers_n, c->tag);
-    target.shards_n = h->shards_n;
-    c->target = target;
-    c->generation = term_generation(todo->term);
+    c->target = (struct ckpt_target){.dir = s->config.dir,
+                                     .job = s->job,
+                                     .step = todo->step,
+                                     .tag = c->tag,
+                                     .shards_n = h->shards_n,
+                                     .bytes = bytes,
+                                     .zstd = s->config.zstd};
     c->shard = h->writer;
-    c->mark = mark_of(t, todo->step);
+    c->mark = train_mark(t, todo->step);
     saver_go(s);
     return MU_OK;
 }
@@ -283,13 +252,13 @@ void train_save(struct train *t, const struct step_todo *todo)
         t->told.save_us = train_now_us() - began_us;
         pthread_mutex_unlock(&t->crew.run->lock);
     }
-    train_event(
-        t, (struct step_event){.kind = STEP_ON_CUT,
-                               .place = todo->place,
-                               .term = todo->term,
-                               .step = todo->step,
-                               .shards_n = h.shards_n,
-                               .how = rc == MU_OK || rc == MU_EAGAIN ? SAVE_WRITING : SAVE_FAILED});
+    crew_event(&t->crew, (struct step_event){.kind = STEP_ON_CUT,
+                                             .place = todo->place,
+                                             .term = todo->term,
+                                             .step = todo->step,
+                                             .shards_n = h.shards_n,
+                                             .how = rc == MU_OK || rc == MU_EAGAIN ? SAVE_WRITING
+                                                                                   : SAVE_FAILED});
 }
 
 /* ---- what became of it ---- */
@@ -300,11 +269,11 @@ void train_save_news(struct train *t)
 
     for (int i = 0; i < SAVES_N; i++) {
         if (t->savers[i].open && saver_news(&t->savers[i], &a)) {
-            train_event(t, (struct step_event){.kind = STEP_ON_SAVED,
-                                               .place = (enum save_place)i,
-                                               .step = a.step,
-                                               .generation = a.generation,
-                                               .how = a.how});
+            crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVED,
+                                                     .place = (enum save_place)i,
+                                                     .step = a.step,
+                                                     .generation = a.generation,
+                                                     .how = a.how});
         }
     }
 }
@@ -343,7 +312,7 @@ static void look_ahead(struct train *t)
     pthread_mutex_unlock(&t->crew.run->lock);
     if (late || wanted) {
         t->saves.ms = run_now_ms();
-        train_event(t, (struct step_event){.kind = STEP_ON_SAVE});
+        crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVE});
     }
 }
 
@@ -360,19 +329,16 @@ void train_save_ahead(struct train *t)
 int mu_checkpoint(mu_run *run)
 {
     struct train *t;
-    int rc = call_enter(run);
+    int rc = train_enter(run, &t);
 
     if (rc != MU_OK) {
         return rc;
     }
-    t = run->train;
-    if (t == NULL || !t->started) {
-        rc = run_fail(MU_EINVAL, "nothing is trained yet: mu_data() or mu_shard() comes first");
-    } else if (!t->savers[SAVE_DISK].open) {
+    if (t->savers[SAVE_DISK].open) {
+        t->saves.wanted = true; /* mu_next() looks. */
+    } else {
         rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
                                  "MUSTER_CKPT_DIR or mu_config.ckpt_dir");
-    } else {
-        t->saves.wanted = true; /* mu_next() looks. */
     }
     call_exit(run);
     return rc;

@@ -1,7 +1,6 @@
 /* What is saved where, and how often: the environment, which `muster run` sets, and the caller. */
-#include "train/saver.h"
-
-#include "run/run.h"
+#include "core/text.h"
+#include "train/train.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,49 +11,29 @@
 #define EVERY_MS ((uint64_t)600000)
 #define KEEP 3
 
-static const char *var(const char *name)
+const char *env_text(const char *name)
 {
     const char *text = getenv(name);
 
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-static bool is_on(const char *name)
+bool env_is_on(const char *name)
 {
-    const char *text = var(name);
+    const char *text = env_text(name);
 
     return text != NULL && strcmp(text, "0") != 0;
 }
 
-/* A number, and what follows it. */
-static bool read_number(const char *text, uint64_t *n_out, const char **end_out)
+int env_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out)
 {
-    char *end;
-    unsigned long long n;
+    const char *text = env_text(name);
 
-    if (text[0] < '0' || text[0] > '9') {
-        return false;
-    }
-    n = strtoull(text, &end, 10);
-    *n_out = n;
-    *end_out = end;
-    return n < UINT64_MAX / 3600000;
-}
-
-static int take_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out)
-{
-    const char *text = var(name), *end;
-    uint64_t n;
-
-    if (text == NULL) {
+    if (text == NULL || text_number(text, strlen(text), least, most, n_out)) {
         return MU_OK;
     }
-    if (!read_number(text, &n, &end) || *end != '\0' || n < least || n > most) {
-        return run_fail(MU_EINVAL, "%s is '%.60s'; it is a number, from %" PRIu64 " on", name, text,
-                        least);
-    }
-    *n_out = n;
-    return MU_OK;
+    return run_fail(MU_EINVAL, "%s is '%.60s'; it is a number, from %" PRIu64 " on", name, text,
+                    least);
 }
 
 /* "200": steps; "90s", "10m", "1h": time. */
@@ -63,23 +42,20 @@ static int take_every(struct save_config *c)
     static const struct {
         const char *unit;
         uint64_t ms;
-    } UNITS[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
-    const char *text = var("MUSTER_CKPT_EVERY"), *end;
+    } UNITS[] = {{"", 0}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    const char *text = env_text("MUSTER_CKPT_EVERY");
+    const size_t digits_n = text != NULL ? strspn(text, "0123456789") : 0;
     uint64_t n;
 
     if (text == NULL) {
         return MU_OK;
     }
-    if (read_number(text, &n, &end) && n > 0) {
-        if (*end == '\0') {
-            c->every_steps = n;
+    for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
+        if (strcmp(text + digits_n, UNITS[i].unit) == 0 &&
+            text_number(text, digits_n, 1, UINT64_MAX / 3600000, &n)) {
+            c->every_steps = UNITS[i].ms == 0 ? n : 0;
+            c->every_ms = n * UNITS[i].ms;
             return MU_OK;
-        }
-        for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
-            if (strcmp(end, UNITS[i].unit) == 0) {
-                c->every_ms = n * UNITS[i].ms;
-                return MU_OK;
-            }
         }
     }
     return run_fail(MU_EINVAL,
@@ -128,7 +104,7 @@ static int take_dir(struct save_config *c, const char *dir)
 int save_config_memory(struct save_config *c)
 {
     *c = (struct save_config){.every_steps = 1, .keep = 2, .memory = true};
-    return take_dir(c, var("MUSTER_CKPT_MEMORY"));
+    return take_dir(c, env_text("MUSTER_CKPT_MEMORY"));
 }
 
 int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int64_t ms)
@@ -136,9 +112,9 @@ int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int
     uint64_t keep = KEEP;
     int rc;
 
-    *c = (struct save_config){.shared = is_on("MUSTER_CKPT_SHARED"),
-                              .zstd = is_on("MUSTER_CKPT_ZSTD")};
-    rc = take_dir(c, dir != NULL ? dir : var("MUSTER_CKPT_DIR"));
+    *c = (struct save_config){.shared = env_is_on("MUSTER_CKPT_SHARED"),
+                              .zstd = env_is_on("MUSTER_CKPT_ZSTD")};
+    rc = take_dir(c, dir != NULL ? dir : env_text("MUSTER_CKPT_DIR"));
     if (rc != MU_OK || c->dir[0] == '\0') {
         return rc;
     }
@@ -152,10 +128,10 @@ int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int
         }
     }
     if (rc == MU_OK) {
-        rc = take_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep);
+        rc = env_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep);
     }
     if (rc == MU_OK) {
-        rc = take_number("MUSTER_CKPT_KEEP_EVERY", 0, UINT64_MAX, &c->keep_every);
+        rc = env_number("MUSTER_CKPT_KEEP_EVERY", 0, UINT64_MAX, &c->keep_every);
     }
     c->keep = (uint32_t)keep;
     return rc;

@@ -37,6 +37,15 @@ static void forget_room(struct save_copy *c)
     c->cap = 0;
 }
 
+static void forget_copy(struct save_copy *c)
+{
+    forget_room(c);
+    free(c->parts);
+    free(c->from);
+    c->parts = NULL;
+    c->from = NULL;
+}
+
 int saver_room(struct saver *s, size_t bytes)
 {
     struct save_copy *c = &s->copy;
@@ -63,18 +72,8 @@ int saver_room(struct saver *s, size_t bytes)
 
 /* ---- writing ---- */
 
-static void log_saved(const struct saver *s)
-{
-    const struct save_copy *c = &s->copy;
-
-    log_info(AREA, "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
-             c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
-             (double)(run_now_ms() - s->began_ms) / 1e3, c->target.shards_n,
-             c->target.shards_n > 1 ? "s" : "");
-}
-
-/* There is one more now: older ones can go. */
-static void prune(struct saver *s)
+/* There is one more now: older ones can go. The orchestrator has seen to that already. */
+static void prune(const struct saver *s)
 {
     const struct save_copy *c = &s->copy;
     struct ckpt_why why;
@@ -82,13 +81,14 @@ static void prune(struct saver *s)
     if (s->config.memory) {
         log_debug(AREA, "step %" PRIu64 " is in memory", c->mark.step);
     } else {
-        log_saved(s);
+        log_info(AREA,
+                 "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
+                 c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
+                 (double)(run_now_ms() - s->began_ms) / 1e3, c->target.shards_n,
+                 c->target.shards_n > 1 ? "s" : "");
     }
-    if (s->config.depot) {
-        return; /* They are gone already. */
-    }
-    if (ckpt_prune(s->config.dir, s->job, c->mark.step, s->config.keep, s->config.keep_every,
-                   c->tag, &why) != MU_OK) {
+    if (!s->config.depot && ckpt_prune(s->config.dir, s->job, c->mark.step, s->config.keep,
+                                       s->config.keep_every, c->tag, &why) != MU_OK) {
         log_warn(AREA, "old checkpoints stay: %s", why.text);
     }
 }
@@ -105,20 +105,14 @@ static int put_away(struct saver *s, struct ckpt_why *why)
                                     .zstd = s->config.zstd,
                                     .keep = MAX(s->config.keep, KEEP_MIN),
                                     .keep_every = s->config.keep_every};
-    struct agent_line line;
-    struct depot_line hooks;
-    struct depot *d;
-    int rc;
+    struct shelf f;
+    int rc = shelf_open(&f, s, PUT_MS);
 
-    agent_line_init(&line, s->place);
-    hooks = agent_line_hooks(&line, PUT_MS);
-    rc = depot_open(&hooks, &d);
     if (rc == MU_OK) {
-        depot_cancel(d, &s->cancel);
-        rc = depot_put(d, &copy, why);
-        depot_close(d);
+        depot_cancel(f.depot, &s->cancel);
+        rc = depot_put(f.depot, &copy, why);
     }
-    agent_line_close(&line);
+    shelf_close(&f);
     return rc;
 }
 
@@ -161,9 +155,7 @@ static void tell(struct saver *s, enum save_how how)
     pthread_mutex_lock(&s->lock);
     s->news = (uint8_t)how;
     pthread_mutex_unlock(&s->lock);
-    if (s->on_news != NULL) {
-        s->on_news(s->arg);
-    }
+    s->on_news(s->arg);
     if (how == SAVE_WHOLE) {
         prune(s);
     }
@@ -212,8 +204,9 @@ static void *write_copies(void *arg)
     return NULL;
 }
 
-int saver_open(struct saver *s)
+int saver_open(struct saver *s, uint32_t parts_n)
 {
+    struct save_copy *c = &s->copy;
     pthread_condattr_t attr;
 
     if (s->config.dir[0] == '\0') {
@@ -224,13 +217,15 @@ int saver_open(struct saver *s)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, &attr);
     pthread_condattr_destroy(&attr);
-    s->open = true;
-    s->has_thread = thread_start(&s->thread, write_copies, s) == MU_OK;
-    if (!s->has_thread) {
-        saver_close(s, 0);
-        return MU_ENOMEM;
+    c->parts_n = parts_n;
+    c->parts = calloc(MAX(parts_n, 1), sizeof(*c->parts));
+    c->from = calloc(MAX(parts_n, 1), sizeof(*c->from));
+    s->open =
+        c->parts != NULL && c->from != NULL && thread_start(&s->thread, write_copies, s) == MU_OK;
+    if (!s->open) {
+        forget_copy(c);
     }
-    return MU_OK;
+    return s->open ? MU_OK : MU_ENOMEM;
 }
 
 void saver_close(struct saver *s, uint64_t wait_ms)
@@ -243,22 +238,17 @@ void saver_close(struct saver *s, uint64_t wait_ms)
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (s->has_thread && s->work != SAVER_REST &&
-           pthread_cond_timedwait(&s->changed, &s->lock, &due) == 0) {
+    while (s->work != SAVER_REST && pthread_cond_timedwait(&s->changed, &s->lock, &due) == 0) {
     }
     s->stop = true;
     atomic_store(&s->cancel, true);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
-    if (s->has_thread) {
-        pthread_join(s->thread, NULL);
-    }
-    forget_room(&s->copy);
-    free(s->copy.parts);
-    s->copy.parts = NULL;
+    pthread_join(s->thread, NULL);
+    forget_copy(&s->copy);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
-    s->open = s->has_thread = false;
+    s->open = false;
 }
 
 /* ---- from one to the other ---- */
@@ -314,7 +304,7 @@ bool saver_news(struct saver *s, struct attempt *attempt_out)
 {
     pthread_mutex_lock(&s->lock);
     *attempt_out = (struct attempt){
-        .step = s->copy.mark.step, .generation = s->copy.generation, .how = s->news};
+        .step = s->copy.mark.step, .generation = s->copy.mark.generation, .how = s->news};
     s->news = SAVE_NONE;
     pthread_mutex_unlock(&s->lock);
     return attempt_out->how != SAVE_NONE;

@@ -2,6 +2,7 @@
  * Who writes, and when a checkpoint is ended or given up, core/step says.
  *
  *   save_config.c  what the environment and the caller say
+ *   shelf.c        where checkpoints are kept
  *   saver.c        the thread, and the copy it has
  *   save.c         when, and the copying; base.c: what a run starts from */
 #ifndef TRAIN_SAVER_H
@@ -36,11 +37,11 @@ int save_config_memory(struct save_config *c);
 struct save_copy {
     struct ckpt_target target;
     char tag[CKPT_TAG_MAX];
-    uint64_t generation; /* whose members have cut it */
     uint32_t shard;
-    struct ckpt_mark mark;
-    struct ckpt_part *parts;
+    struct ckpt_mark mark; /* its generation is the one whose members have cut it */
     uint32_t parts_n;
+    struct ckpt_part *parts;
+    const void **from; /* where each part is, while it is copied */
     uint8_t *data;
     size_t cap;
 };
@@ -57,16 +58,16 @@ enum saver_work {
 struct saver {
     struct save_config config;
     char job[MU_NAME_MAX];
-    /* From the thread. NULL: nobody wants to know. */
-    void (*on_saved)(void *arg, uint64_t step); /* a checkpoint is there */
-    void (*on_news)(void *arg);                 /* … and saver_news() has something to say */
+    /* From the thread. */
+    void (*on_news)(void *arg);                 /* saver_news() has something to say */
+    void (*on_saved)(void *arg, uint64_t step); /* a checkpoint is there; may be NULL */
     void *arg;
     const struct agent_place *place; /* for the orchestrator's; borrowed until close */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */
     pthread_t thread;
-    bool open, has_thread, stop;
+    bool open, stop;
     enum saver_work work;
     size_t prepare;
     uint8_t news;             /* enum save_how: what became of `copy`, until it is asked for */
@@ -76,8 +77,30 @@ struct saver {
     struct save_copy copy;    /* the thread's while it works, the caller's otherwise */
 };
 
-/* MU_ENOMEM. Off if config.dir is "". */
-int saver_open(struct saver *s);
+/* ---- shelf.c: where checkpoints are kept ---- */
+
+struct shelf {
+    const struct saver *s;
+    struct agent_line line; /* to the orchestrator, if it keeps them … */
+    struct depot *depot;    /* … otherwise this is NULL: they are in a folder */
+    struct ckpt_why why;    /* what the last call failed for */
+};
+
+/* s is borrowed until close. patience_ms: for an orchestrator that does not answer. MU_ENOMEM. */
+int shelf_open(struct shelf *f, const struct saver *s, uint32_t patience_ms);
+void shelf_close(struct shelf *f);
+/* As ckpt_list(), ckpt_open() and ckpt_remove(), for the saver's job; MU_EIO, too, if nobody
+ * answers. The shelf must outlive what it gives. */
+int shelf_list(struct shelf *f, struct ckpt_entry **entries_out, uint32_t *n_out);
+int shelf_get(struct shelf *f, uint64_t step, struct ckpt **c_out);
+int shelf_remove(struct shelf *f, uint64_t step);
+
+/* ---- saver.c ---- */
+
+/* For a state of so many parts, whose names the caller fills in. MU_ENOMEM. Off if config.dir is
+ * "".
+ */
+int saver_open(struct saver *s, uint32_t parts_n);
 /* Waits for what is under way, but for no longer than wait_ms; then gives it up. */
 void saver_close(struct saver *s, uint64_t wait_ms);
 

@@ -2,7 +2,7 @@
  * same for all workers. */
 #include "core/text.h"
 #include "train/kind.h"
-#include "train/train.h"
+#include "train/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 
 enum { FACT_EXTRA = 16 }; /* of a line, beside name and value */
 
-/* Takes the lock, and gives what is being set up. NULL: it is too late, or there is no memory. */
 int train_set_up(struct mu_run *run, struct train **t_out)
 {
     int rc = call_enter(run);
@@ -36,15 +35,12 @@ int train_set_up(struct mu_run *run, struct train **t_out)
 static int add_state(struct mu_run *run, const char *name, struct state_part *part)
 {
     struct train *t;
-    int rc;
+    int rc = train_set_up(run, &t);
 
-    if (name == NULL || strnlen(name, STATE_NAME_MAX) == STATE_NAME_MAX) {
-        return run_fail(MU_EINVAL, "a part of the state needs a name of up to %d bytes",
-                        STATE_NAME_MAX - 1);
-    }
-    strcpy(part->name, name);
-    rc = train_set_up(run, &t);
     if (rc == MU_OK) {
+        if (name != NULL) {
+            memcpy(part->name, name, strnlen(name, STATE_NAME_MAX));
+        }
         rc = state_add(&t->what.state, part);
         call_exit(run);
     }
@@ -53,22 +49,12 @@ static int add_state(struct mu_run *run, const char *name, struct state_part *pa
 
 int mu_state(mu_run *run, const char *name, void *data, size_t bytes)
 {
-    struct state_part part = {.data = data, .bytes = bytes};
-
-    if (data == NULL) {
-        return run_fail(MU_EINVAL, "there is no memory of this state: data is NULL");
-    }
-    return add_state(run, name, &part);
+    return add_state(run, name, &(struct state_part){.data = data, .bytes = bytes});
 }
 
 int mu_state_calls(mu_run *run, const char *name, mu_save_fn *save, mu_load_fn *load, void *arg)
 {
-    struct state_part part = {.save = save, .load = load, .arg = arg};
-
-    if (save == NULL || load == NULL) {
-        return run_fail(MU_EINVAL, "a state by calls needs both of them, save and load");
-    }
-    return add_state(run, name, &part);
+    return add_state(run, name, &(struct state_part){.save = save, .load = load, .arg = arg});
 }
 
 int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype)
@@ -129,40 +115,17 @@ int mu_metric(mu_run *run, const char *name)
 
 /* ---- what must be the same everywhere ---- */
 
-static bool is_line(const char *text, bool blanks)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < ' ' || *text == 0x7f || (!blanks && *text == ' ')) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool has_fact(const struct train *t, const char *line)
-{
-    const char *at = t->what.facts;
-
-    while (at != NULL && (at = strstr(at, line)) != NULL) {
-        if (at == t->what.facts || at[-1] == '\n') {
-            return true;
-        }
-        at++;
-    }
-    return false;
-}
-
 static int add_fact(struct train *t, const char *name, const char *value, bool numeric)
 {
     const size_t n = strlen(name) + strlen(value) + FACT_EXTRA;
-    char line[FACTS_MAX], *more;
+    char named[FACTS_MAX], *more;
 
     if (t->what.facts_n + n > FACTS_MAX) {
         return run_fail(MU_ELIMIT, "all facts together have up to %d bytes: %.60s is too much",
                         FACTS_MAX, name);
     }
-    snprintf(line, sizeof(line), "%s%s ", numeric ? KIND_NUMERIC : "fact ", name);
-    if (has_fact(t, line)) {
+    snprintf(named, sizeof(named), "%s%s", numeric ? KIND_NUMERIC : "fact ", name);
+    if (t->what.facts != NULL && kind_line(t->what.facts, named, strlen(named)) != NULL) {
         return run_fail(MU_EEXIST, "the fact %.60s is known already", name);
     }
     more = realloc(t->what.facts, t->what.facts_n + n);
@@ -170,7 +133,7 @@ static int add_fact(struct train *t, const char *name, const char *value, bool n
         return run_fail(MU_ENOMEM, "no memory for the fact %.60s", name);
     }
     t->what.facts = more;
-    t->what.facts_n += (size_t)snprintf(more + t->what.facts_n, n, "%s%s\n", line, value);
+    t->what.facts_n += (size_t)snprintf(more + t->what.facts_n, n, "%s %s\n", named, value);
     return MU_OK;
 }
 
@@ -179,8 +142,8 @@ int mu_fact(mu_run *run, const char *name, const char *value, int numeric)
     struct train *t;
     int rc;
 
-    if (name == NULL || value == NULL || name[0] == '\0' || !is_line(name, false) ||
-        !is_line(value, true)) {
+    if (name == NULL || value == NULL || name[0] == '\0' || !state_is_line(name, SIZE_MAX, false) ||
+        !state_is_line(value, SIZE_MAX, true)) {
         return run_fail(MU_EINVAL, "a fact has a name without blanks, and a value of one line");
     }
     rc = train_set_up(run, &t);

@@ -17,60 +17,47 @@ uint64_t train_step_samples(const struct train *t, uint64_t step)
     return t->what.sharded ? shard_n(t) : order_batch(&t->what.walk, step - 1).n;
 }
 
-static int samples_room(struct train *t, size_t n)
-{
-    uint64_t *more;
-
-    if (n <= t->lent.samples_cap) {
-        return MU_OK;
-    }
-    more = realloc(t->lent.samples, n * sizeof(*more));
-    if (more == NULL) {
-        return run_fail(MU_ENOMEM, "out of memory for the %zu samples of a slice", n);
-    }
-    t->lent.samples = more;
-    t->lent.samples_cap = n;
-    return MU_OK;
-}
-
 /* Of a run that shards, each rank's first slice has its element, the others are empty. */
-static int find_element(struct train *t, uint32_t slice)
+static size_t find_element(const struct train *t, uint32_t slice, uint64_t *element_out)
 {
     const uint32_t me = step_rank(&t->crew.step);
-    struct plan_share share = plan_share(step_plan(&t->crew.step), me);
+    const struct plan_share share = plan_share(step_plan(&t->crew.step), me);
 
-    t->lent.samples_n = 0;
-    if (share.n == 0 || share.first != slice || me >= shard_n(t)) {
-        return MU_OK;
+    *element_out = t->what.shard.offset + me;
+    return share.n > 0 && share.first == slice && me < shard_n(t);
+}
+
+struct order_span train_span(const struct train *t, uint64_t step, uint32_t slice,
+                             uint64_t *samples, size_t room)
+{
+    const struct order_span span = order_slice(&t->what.walk, step - 1, slice);
+    struct order order;
+
+    mu_assert(order_init(&order, t->what.seed, span.epoch, t->what.walk.samples_n) == MU_OK);
+    for (uint64_t i = 0; i < MIN(span.n, room); i++) {
+        samples[i] = order_sample(&order, span.first + i);
     }
-    t->lent.samples[0] = t->what.shard.offset + me;
-    t->lent.samples_n = 1;
-    return MU_OK;
+    return span;
 }
 
 int train_samples(struct train *t, uint64_t step, uint32_t slice)
 {
-    struct order_span span;
-    int rc;
+    const size_t n = t->what.sharded ? 1 : order_slice(&t->what.walk, step - 1, slice).n;
 
+    if (n > t->lent.samples_cap) {
+        uint64_t *more = realloc(t->lent.samples, n * sizeof(*more));
+
+        if (more == NULL) {
+            return run_fail(MU_ENOMEM, "out of memory for the %zu samples of a slice", n);
+        }
+        t->lent.samples = more;
+        t->lent.samples_cap = n;
+    }
     if (t->what.sharded) {
-        rc = samples_room(t, 1);
-        return rc == MU_OK ? find_element(t, slice) : rc;
+        t->lent.samples_n = find_element(t, slice, t->lent.samples);
+    } else {
+        t->lent.samples_n = train_span(t, step, slice, t->lent.samples, n).n;
     }
-    span = order_slice(&t->what.walk, step - 1, slice);
-    rc = samples_room(t, span.n);
-    if (rc != MU_OK) {
-        return rc;
-    }
-    if (t->lent.order.n == 0 || t->lent.order_epoch != span.epoch) {
-        mu_assert(order_init(&t->lent.order, t->what.seed, span.epoch, t->what.walk.samples_n) ==
-                  MU_OK);
-        t->lent.order_epoch = span.epoch;
-    }
-    for (uint64_t i = 0; i < span.n; i++) {
-        t->lent.samples[i] = order_sample(&t->lent.order, span.first + i);
-    }
-    t->lent.samples_n = span.n;
     return MU_OK;
 }
 
@@ -85,10 +72,10 @@ static void check_leaf(struct train *t)
     uint8_t hash[HASH_BYTES];
 
     blocks_hash(&t->blocks, t->lent.buffer, hash);
-    train_event(t, (struct step_event){.kind = STEP_ON_CHECKED,
-                                       .step = t->lent.todo.step,
-                                       .slice = t->lent.todo.slice,
-                                       .u.hash = hash});
+    crew_event(&t->crew, (struct step_event){.kind = STEP_ON_CHECKED,
+                                             .step = t->lent.todo.step,
+                                             .slice = t->lent.todo.slice,
+                                             .u.hash = hash});
 }
 
 static bool counts(struct train *t)
@@ -103,11 +90,12 @@ static bool counts(struct train *t)
 
 void train_put(struct train *t, const double *metrics)
 {
-    const bool begun = t->flights.n > 0; /* Its place among the blocks is known. */
+    const bool begun = t->flights.begun;
     uint8_t *buffer = t->lent.buffer;
 
     t->lent.out = false;
     t->flights.ready = 0;
+    t->flights.begun = false;
     if (!begun) {
         blocks_leaf(&t->blocks, t->lent.samples_n, buffer);
     }

@@ -10,35 +10,28 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#ifdef HASH_DISPATCH
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
 
 #define LINE_MAX_LEN (STATE_NAME_MAX + 64)
 
 /* ---- adding ---- */
 
-/* It stands in lines of a text that people read. */
-static bool is_name(const char name[STATE_NAME_MAX])
+bool state_is_line(const char *text, size_t room, bool blanks)
 {
-    const size_t n = strnlen(name, STATE_NAME_MAX);
-
-    for (size_t i = 0; i < n; i++) {
-        if ((uint8_t)name[i] <= ' ' || name[i] == 0x7f) {
+    for (size_t i = 0; i < room && text[i] != '\0'; i++) {
+        if ((uint8_t)text[i] < ' ' || text[i] == 0x7f || (!blanks && text[i] == ' ')) {
             return false;
         }
     }
-    return n > 0 && n < STATE_NAME_MAX;
+    return true;
 }
 
 static int check(const struct state *s, const struct state_part *p)
 {
-    const struct text_quoted name = text_quote(p->name, strnlen(p->name, STATE_NAME_MAX));
+    const size_t name_n = strnlen(p->name, STATE_NAME_MAX);
+    const struct text_quoted name = text_quote(p->name, name_n);
     const bool calls = p->save != NULL && p->load != NULL;
 
-    if (!is_name(p->name)) {
+    if (name_n == 0 || name_n == STATE_NAME_MAX || !state_is_line(p->name, name_n, false)) {
         return run_fail(MU_EINVAL,
                         "%s can't be the name of a part of the state: it takes 1 to %d bytes, "
                         "no blanks",
@@ -117,15 +110,7 @@ int state_describe(const struct state *s, char **text_out)
     return MU_OK;
 }
 
-/* ---- its digest ---- */
-
-static void digest_u64(XXH3_state_t *h, uint64_t v)
-{
-    uint8_t b[8];
-
-    put_u64(b, v);
-    (void)XXH3_128bits_update(h, b, sizeof(b));
-}
+/* ---- its bytes ---- */
 
 int state_save(const struct state_part *p, const void **data_out, size_t *n_out)
 {
@@ -144,12 +129,22 @@ int state_save(const struct state_part *p, const void **data_out, size_t *n_out)
     return MU_OK;
 }
 
-static void digest_end(XXH3_state_t *h, uint8_t digest_out[DIGEST_BYTES])
+int state_load(const struct state_part *p, const void *data, size_t n)
 {
-    XXH128_canonical_t digest;
+    int rc = p->load(p->arg, data, n);
 
-    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(h));
-    memcpy(digest_out, digest.digest, DIGEST_BYTES);
+    return rc == MU_OK ? rc
+                       : run_fail(rc, "state %s: load gave %d: %s", p->name, rc, mu_strerror(rc));
+}
+
+/* ---- its digest ---- */
+
+static void digest_u64(XXH3_state_t *h, uint64_t v)
+{
+    uint8_t b[8];
+
+    put_u64(b, v);
+    (void)XXH3_128bits_update(h, b, sizeof(b));
 }
 
 /* Every length comes before what it is the length of: no two states give the same bytes. */
@@ -170,7 +165,7 @@ static int digest_part(const struct state_part *p, XXH3_state_t *h,
     if (n > 0) {
         (void)XXH3_128bits_update(h, data, n);
     }
-    digest_end(h, digest_out);
+    state_sum(XXH3_128bits_digest(h), digest_out);
     return MU_OK;
 }
 
@@ -190,7 +185,6 @@ int state_digest(struct state *s, uint8_t digest_out[DIGEST_BYTES])
 {
     const size_t bytes = (size_t)s->n * DIGEST_BYTES;
     uint8_t *each = malloc(MAX(bytes, (size_t)1));
-    XXH128_canonical_t digest;
     int rc;
 
     if (each == NULL) {
@@ -198,8 +192,7 @@ int state_digest(struct state *s, uint8_t digest_out[DIGEST_BYTES])
     }
     rc = state_digests(s, each);
     if (rc == MU_OK) {
-        XXH128_canonicalFromHash(&digest, XXH3_128bits(each, bytes));
-        memcpy(digest_out, digest.digest, DIGEST_BYTES);
+        state_sum(XXH3_128bits(each, bytes), digest_out);
     }
     free(each);
     return rc;

@@ -6,33 +6,22 @@
  *   the hashes of all chunks, by those who have sent them
  *
  * Holders are only read. What a newcomer must be able to take back, and what load takes, comes
- * into an arena first. */
+ * into memory of its own first. Numbers travel as they are in memory, as gradients do. */
 #include "train/state.h"
-#include "wire/bytes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ARENA_ALIGN ((uint64_t)64)
 
 /* The first holder's words: these, then a length for each part by calls. */
 enum { HEAD_STATUS, HEAD_STEP, HEAD_SAMPLES, HEAD_OFFSET, HEAD_N };
 
 /* ---- calls ---- */
 
-static int blame(struct stream *t, wid worker)
-{
-    if (t->lost_out != NULL) {
-        *t->lost_out = worker;
-    }
-    return MU_EPEER;
-}
-
 int stream_fail(struct stream *t, int rc, const struct comm_result *result)
 {
     if (rc == MU_EPEER) {
-        blame(t, result->worker);
+        *t->lost_out = result->worker;
     }
     return run_fail(rc, "the state could not be %s: %s", t->gives ? "given" : "got", result->error);
 }
@@ -71,13 +60,13 @@ static void fill_head(struct stream *t, int status, const struct state_mark *mar
 {
     uint32_t at = HEAD_N;
 
-    put_u64(t->head + 8 * HEAD_STATUS, (uint64_t)(uint32_t)status);
-    put_u64(t->head + 8 * HEAD_STEP, mark->step);
-    put_u64(t->head + 8 * HEAD_SAMPLES, mark->samples);
-    put_u64(t->head + 8 * HEAD_OFFSET, mark->offset);
+    t->head[HEAD_STATUS] = (uint64_t)(uint32_t)status;
+    t->head[HEAD_STEP] = mark->step;
+    t->head[HEAD_SAMPLES] = mark->samples;
+    t->head[HEAD_OFFSET] = mark->offset;
     for (uint32_t i = 0; i < t->s->n; i++) {
         if (t->s->parts[i].save != NULL) {
-            put_u64(t->head + 8 * at++, t->pieces[i].bytes);
+            t->head[at++] = t->pieces[i].bytes;
         }
     }
 }
@@ -87,14 +76,13 @@ static int compare_heads(struct stream *t)
 {
     static const char *const WORDS[] = {"status", "step", "samples", "offset"};
 
-    for (uint32_t at = HEAD_STEP; 8 * at < t->head_bytes; at++) {
-        const uint64_t a = get_u64(t->head + 8 * at), b = get_u64(t->said + 8 * at);
-
-        if (a != b) {
+    for (uint32_t at = HEAD_STEP; at < t->head_n; at++) {
+        if (t->head[at] != t->said[at]) {
             return run_fail(MU_ECORRUPT,
                             "this worker's state is not that of rank %" PRIu32 ": %s %" PRIu64
                             ", not %" PRIu64,
-                            t->giver, at < HEAD_N ? WORDS[at] : "what save gives has length", a, b);
+                            t->giver, at < HEAD_N ? WORDS[at] : "what save gives has length",
+                            t->head[at], t->said[at]);
         }
     }
     return MU_OK;
@@ -104,7 +92,7 @@ static int take_head(struct stream *t)
 {
     uint32_t at = HEAD_N;
 
-    if (get_u64(t->said + 8 * HEAD_STATUS) != 0) {
+    if (t->said[HEAD_STATUS] != 0) {
         return MU_OK; /* That rank will say so itself. */
     }
     if (t->gives) {
@@ -112,7 +100,7 @@ static int take_head(struct stream *t)
     }
     for (uint32_t i = 0; i < t->s->n; i++) {
         if (t->s->parts[i].save != NULL) {
-            t->pieces[i].bytes = get_u64(t->said + 8 * at++);
+            t->pieces[i].bytes = t->said[at++];
             if (t->pieces[i].bytes > STATE_PART_BYTES_MAX) {
                 return run_fail(MU_ECORRUPT, "state %s: %" PRIu64 " bytes are said to come",
                                 t->s->parts[i].name, t->pieces[i].bytes);
@@ -123,28 +111,21 @@ static int take_head(struct stream *t)
 }
 
 /* Nobody has begun: whoever can't says so, and all go back. */
-static int all_ready(struct stream *t, int status)
+static int all_ready(struct stream *t, int32_t status)
 {
-    uint8_t mine[8];
     char who[WHO_MAX];
-    int rc;
+    int rc = stream_make(
+        t, (struct comm_call){
+               .op = COMM_ALLGATHER, .in = &status, .out = t->ready, .count = sizeof(status)});
 
-    put_u64(mine, (uint64_t)(uint32_t)status);
-    rc = stream_make(t,
-                     (struct comm_call){
-                         .op = COMM_ALLGATHER, .in = mine, .out = t->ready, .count = sizeof(mine)});
     if (rc != MU_OK || status != MU_OK) {
         return rc != MU_OK ? rc : status;
     }
     for (uint32_t r = 0; r < t->ranks_n; r++) {
-        const int theirs = (int)(uint32_t)get_u64(t->ready + (size_t)8 * r);
-
-        if (theirs != MU_OK) {
-            const wid worker = comm_worker(t->c, r);
-
-            blame(t, worker);
-            return run_fail(MU_EPEER, "%s can't %s the state: %s", run_who(worker, who),
-                            t->holds[r] ? "give" : "take", mu_strerror(theirs));
+        if (t->ready[r] != MU_OK) {
+            *t->lost_out = comm_worker(t->c, r);
+            return run_fail(MU_EPEER, "%s can't %s the state: %s", run_who(*t->lost_out, who),
+                            t->holds[r] ? "give" : "take", mu_strerror(t->ready[r]));
         }
     }
     return MU_OK;
@@ -164,10 +145,10 @@ static int put(struct stream *t)
     }
     for (uint32_t i = 0; i < t->s->n; i++) {
         const struct state_part *p = &t->s->parts[i];
-        int rc = p->load != NULL ? p->load(p->arg, t->pieces[i].to, t->pieces[i].bytes) : MU_OK;
+        int rc = p->load != NULL ? state_load(p, t->pieces[i].to, t->pieces[i].bytes) : MU_OK;
 
         if (rc != MU_OK) {
-            return run_fail(rc, "state %s: load gave %d: %s", p->name, rc, mu_strerror(rc));
+            return rc;
         }
     }
     return MU_OK;
@@ -177,22 +158,14 @@ static int put(struct stream *t)
 
 static int place_pieces(struct stream *t)
 {
-    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < t->s->n; i++) {
+        struct piece *p = &t->pieces[i];
 
-    for (int pass = 0; pass < 2; pass++) {
-        uint64_t at = 0;
-
-        for (uint32_t i = 0; i < t->s->n; i++) {
-            if (t->whole || t->s->parts[i].save != NULL) {
-                t->pieces[i].to = pass == 1 ? t->arena + at : NULL;
-                at += (t->pieces[i].bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-            } else {
-                t->pieces[i].to = t->s->parts[i].data;
-            }
-        }
-        bytes = at;
-        if (pass == 0 && (t->arena = malloc(MAX(bytes, 1))) == NULL) {
-            return run_fail(MU_ENOMEM, "no memory for %" PRIu64 " bytes of state that come", bytes);
+        p->to = t->whole || t->s->parts[i].save != NULL ? malloc(MAX(p->bytes, 1))
+                                                        : t->s->parts[i].data;
+        if (p->to == NULL) {
+            return run_fail(MU_ENOMEM, "no memory for %" PRIu64 " bytes of state that come",
+                            p->bytes);
         }
     }
     return MU_OK;
@@ -219,11 +192,11 @@ static int open_stream(struct stream *t)
         t->lacking_n += !t->holds[r];
         t->giver = t->holds[r] ? r : t->giver;
     }
-    t->head_bytes = 8 * (size_t)(HEAD_N + calls_n);
+    t->head_n = HEAD_N + calls_n;
     t->pieces = calloc(MAX(t->s->n, 1), sizeof(*t->pieces));
-    t->head = calloc(1, t->head_bytes);
-    t->said = calloc(1, t->head_bytes);
-    t->ready = calloc(t->ranks_n, 8);
+    t->head = calloc(t->head_n, sizeof(*t->head));
+    t->said = calloc(t->head_n, sizeof(*t->said));
+    t->ready = calloc(t->ranks_n, sizeof(*t->ready));
     if (t->pieces == NULL || t->head == NULL || t->said == NULL || t->ready == NULL) {
         return run_fail(MU_ENOMEM, "no memory to %s the state", t->gives ? "give" : "get");
     }
@@ -232,11 +205,15 @@ static int open_stream(struct stream *t)
 
 static void close_stream(struct stream *t)
 {
+    for (uint32_t i = 0; t->pieces != NULL && i < t->s->n; i++) {
+        if (t->pieces[i].to != t->s->parts[i].data) {
+            free(t->pieces[i].to);
+        }
+    }
     free(t->pieces);
     free(t->head);
     free(t->said);
     free(t->ready);
-    free(t->arena);
     batches_close(t);
 }
 
@@ -248,11 +225,11 @@ static int run(struct stream *t, const struct state_mark *mark)
     int rc;
 
     fill_head(t, status, mark);
-    memcpy(t->said, t->head, t->head_bytes);
+    memcpy(t->said, t->head, t->head_n * sizeof(*t->head));
     rc = stream_make(t, (struct comm_call){.op = COMM_BROADCAST,
                                            .in = t->head,
                                            .out = t->me == t->giver ? NULL : t->said,
-                                           .count = t->head_bytes,
+                                           .count = t->head_n * sizeof(*t->head),
                                            .root = t->giver});
     if (rc == MU_OK) {
         rc = all_ready(t, status != MU_OK ? status : prepare(t));
@@ -280,16 +257,13 @@ int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool who
 
     mu_assert(t.me < t.ranks_n && memchr(holds, 1, t.ranks_n) != NULL);
     t.gives = holds[t.me] != 0;
-    if (lost_out != NULL) {
-        *lost_out = 0;
-    }
+    *lost_out = 0;
     rc = open_stream(&t);
     if (rc == MU_OK && t.lacking_n > 0) {
         rc = run(&t, mark);
         if (rc == MU_OK && !t.gives) {
-            mark->step = get_u64(t.said + 8 * HEAD_STEP);
-            mark->samples = get_u64(t.said + 8 * HEAD_SAMPLES);
-            mark->offset = get_u64(t.said + 8 * HEAD_OFFSET);
+            *mark =
+                (struct state_mark){t.said[HEAD_STEP], t.said[HEAD_SAMPLES], t.said[HEAD_OFFSET]};
         }
     }
     close_stream(&t);

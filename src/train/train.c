@@ -56,15 +56,15 @@ static void close_train(struct train *t)
     if (t->started) {
         train_abandon(t);
         train_release(t);
-        blocks_drop(&t->blocks, t->lent.buffer);
+        if (!t->flights.begun) {
+            blocks_drop(&t->blocks, t->lent.buffer);
+        }
         blocks_close(&t->blocks);
         crew_close(&t->crew);
     }
     audit_close(t);
     state_close(&t->what.state);
-    for (uint32_t p = 0; p < t->what.parts_n; p++) {
-        free(t->flights.items[p].trees);
-    }
+    free(t->flights.trees);
     free(t->flights.owners);
     free(t->lent.samples);
     free(t->what.facts);
@@ -123,8 +123,15 @@ static int open_step(struct train *t, uint64_t steps_n)
                         config->slices);
     }
     if (rc == MU_OK) {
-        rc = blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
-                         t->crew.run->metrics.named_n, config->slices);
+        free(t->flights.trees);
+        free(t->flights.owners);
+        t->flights.trees =
+            calloc((t->what.parts_n + 1) * (size_t)config->slices, sizeof(*t->flights.trees));
+        t->flights.owners = calloc(config->slices, sizeof(*t->flights.owners));
+        rc = t->flights.trees == NULL || t->flights.owners == NULL
+                 ? MU_ENOMEM
+                 : blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
+                               t->crew.run->metrics.named_n, config->slices);
         if (rc != MU_OK) {
             crew_close(&t->crew);
         }
@@ -135,27 +142,14 @@ static int open_step(struct train *t, uint64_t steps_n)
 /* What --step-timeout says, unless the trainer has its own idea. */
 static int find_step_ms(struct mu_run *run)
 {
-    const char *text = getenv("MUSTER_STEP_TIMEOUT_MS");
-    long long ms;
-    char *end;
+    uint64_t ms = 0;
+    int rc =
+        run->config.step_ms < 0 ? env_number("MUSTER_STEP_TIMEOUT_MS", 0, INT64_MAX, &ms) : MU_OK;
 
-    if (run->config.step_ms >= 0 || text == NULL || text[0] == '\0') {
-        return MU_OK;
+    if (ms > 0) {
+        run->config.step_ms = (int64_t)ms;
     }
-    ms = strtoll(text, &end, 10);
-    if (*end != '\0' || ms < 0) {
-        return run_fail(MU_EINVAL, "MUSTER_STEP_TIMEOUT_MS is '%.60s'; it is a number", text);
-    }
-    run->config.step_ms = ms > 0 ? ms : MU_FOREVER;
-    return MU_OK;
-}
-
-/* --heal: what is saved is compared, too, and who has stopped waits to go back. */
-static bool is_healing(const struct mu_run *run)
-{
-    const char *text = getenv("MUSTER_HEAL");
-
-    return !run->alone && text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+    return rc;
 }
 
 /* The lock is held. */
@@ -171,7 +165,8 @@ static int start(struct train *t, uint64_t steps_n)
         return rc;
     }
     rc = find_step_ms(t->crew.run);
-    t->heals = is_healing(t->crew.run);
+    /* With --heal what is saved is compared, too, and whoever has stopped waits to go back. */
+    t->heals = !t->crew.run->alone && env_is_on("MUSTER_HEAL");
     if (rc == MU_OK) {
         rc = audit_open(t);
     }
@@ -236,18 +231,15 @@ int mu_shard(mu_run *run, uint64_t elements_n)
 /* Takes part from now on: this is what a newcomer's warming up ends with. */
 static int come_in(struct train *t)
 {
-    int rc = t->kind_known ? MU_OK : kind_check(t);
+    int rc = t->warm ? MU_OK : kind_check(t);
 
     if (rc != MU_OK || t->warm) {
         return rc;
     }
-    t->kind_known = true;
     state_warm(&t->what.state);
     pthread_mutex_lock(&t->crew.run->lock);
     t->warm = true;
-    if (!t->crew.run->alone) {
-        told_again(t->crew.run);
-    }
+    told_again(t->crew.run);
     pthread_mutex_unlock(&t->crew.run->lock);
     return MU_OK;
 }
@@ -262,7 +254,7 @@ static void applied(struct train *t)
         t->hooks.after_step(t->hooks.arg, step);
     }
     train_save_ahead(t);
-    train_event(t, (struct step_event){.kind = STEP_ON_APPLIED, .step = step});
+    crew_event(&t->crew, (struct step_event){.kind = STEP_ON_APPLIED, .step = step});
 }
 
 /* Without the lock. */
@@ -284,13 +276,20 @@ static int next(struct train *t, mu_work *work_out)
     return train_drive(t, work_out);
 }
 
-static struct train *started(struct mu_run *run)
+int train_enter(struct mu_run *run, struct train **t_out)
 {
-    if (run->train == NULL || !run->train->started) {
-        run_fail(MU_EINVAL, "nothing is known of the data: call mu_data() or mu_shard() first");
-        return NULL;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
     }
-    return run->train;
+    *t_out = run->train;
+    if (run->train == NULL || !run->train->started) {
+        call_exit(run);
+        rc =
+            run_fail(MU_EINVAL, "nothing is known of the data: call mu_data() or mu_shard() first");
+    }
+    return rc;
 }
 
 int mu_next(mu_run *run, mu_work *work_out)
@@ -301,14 +300,9 @@ int mu_next(mu_run *run, mu_work *work_out)
     if (work_out == NULL) {
         return run_fail(MU_EINVAL, "there is nowhere to put the work");
     }
-    rc = call_enter(run);
+    rc = train_enter(run, &t);
     if (rc != MU_OK) {
         return rc;
-    }
-    t = started(run);
-    if (t == NULL) {
-        call_exit(run);
-        return MU_EINVAL;
     }
     run->data.away = false;
     pthread_mutex_unlock(&run->lock);
@@ -340,26 +334,23 @@ static int check_put(const struct train *t, const void *gradient, const double *
 int mu_put(mu_run *run, const void *gradient, const double *metrics)
 {
     struct train *t;
-    int rc = call_enter(run);
+    int rc = train_enter(run, &t);
 
     if (rc != MU_OK) {
         return rc;
     }
-    t = started(run);
-    rc = t != NULL ? check_put(t, gradient, metrics) : MU_EINVAL;
+    rc = check_put(t, gradient, metrics);
     if (rc == MU_OK) {
         t->told.slices++;
         t->told.slices_again += step_is_again(&t->crew.step);
-    }
-    pthread_mutex_unlock(&run->lock);
-    if (rc == MU_OK) {
+        pthread_mutex_unlock(&run->lock);
         if (gradient != t->lent.buffer) {
             memcpy(t->lent.buffer, gradient,
                    t->what.parts[0].count * dtype_size(t->what.parts[0].dtype));
         }
         train_put(t, metrics);
+        pthread_mutex_lock(&run->lock);
     }
-    pthread_mutex_lock(&run->lock);
     call_exit(run);
     return rc;
 }
@@ -367,23 +358,21 @@ int mu_put(mu_run *run, const void *gradient, const double *metrics)
 int mu_part(mu_run *run, uint32_t part)
 {
     struct train *t;
-    int rc = call_enter(run);
+    int rc = train_enter(run, &t);
 
     if (rc != MU_OK) {
         return rc;
     }
-    t = started(run);
-    if (t == NULL || !t->lent.out) {
-        rc = t == NULL ? MU_EINVAL : run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
+    if (!t->lent.out) {
+        rc = run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
     } else if (part >= t->what.parts_n || (t->flights.ready & 1u << part) != 0) {
         rc = run_fail(MU_EINVAL, "part %" PRIu32 " %s", part,
                       part >= t->what.parts_n ? "is not one of the gradient" : "was given already");
-    }
-    pthread_mutex_unlock(&run->lock);
-    if (rc == MU_OK) {
+    } else {
+        pthread_mutex_unlock(&run->lock);
         train_part(t, part);
+        pthread_mutex_lock(&run->lock);
     }
-    pthread_mutex_lock(&run->lock);
     call_exit(run);
     return rc;
 }
@@ -394,25 +383,17 @@ int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, si
                size_t *n_out, uint64_t *position_out)
 {
     struct order_span span;
-    struct order order;
     struct train *t;
-    int rc = call_enter(run);
+    int rc = train_enter(run, &t);
 
     if (rc != MU_OK) {
         return rc;
     }
-    t = started(run);
-    if (t == NULL) {
-        rc = MU_EINVAL;
-    } else if (t->what.sharded || step == 0 || slice >= t->what.walk.slices_n ||
-               step > order_steps(&t->what.walk)) {
+    if (t->what.sharded || step == 0 || slice >= t->what.walk.slices_n ||
+        step > order_steps(&t->what.walk)) {
         rc = run_fail(MU_EINVAL, "there is no slice %" PRIu32 " of a step %" PRIu64, slice, step);
     } else {
-        span = order_slice(&t->what.walk, step - 1, slice);
-        mu_assert(order_init(&order, t->what.seed, span.epoch, t->what.walk.samples_n) == MU_OK);
-        for (uint64_t i = 0; i < MIN(span.n, room); i++) {
-            samples[i] = order_sample(&order, span.first + i);
-        }
+        span = train_span(t, step, slice, samples, room);
         *n_out = span.n;
         *position_out = span.first;
     }

@@ -9,15 +9,13 @@
  *   drive.c    the loop: does what core/step says is next
  *   effects.c  what core/step wants at once
  *   slices.c   which samples a slice has, and what becomes of its gradient
- *   reduce.c   the end of a step; flight.c: parts of it that begin before
+ *   reduce.c   the end of a step, and parts of it that begin before
  *   blocks.c   the gradients of a step: folded along the tree as they come
  *   state.c    what the caller has named as its state: described, digested, …
  *   stream.c   … and given to those who lack it
  *   batches.c  … in pieces, which are hashed
  *   base.c     what a run starts from: a checkpoint, or what rank 0 has made
- *   depot.c    … or of those that the orchestrator keeps
  *   save.c     when the state is saved; saver.h: how
- *   heal.c     states differed: what was saved since then is taken away
  *   kind.c     is this worker of the same kind as the others?
  *   audit.c    which samples counted, for those who want to check it */
 #ifndef TRAIN_TRAIN_H
@@ -78,7 +76,7 @@ struct state_mark {
  * `whole` says so (it takes as much memory again); otherwise what it has after a failure is
  * nothing to go by. mark: what holders say, and newcomers get.
  *
- * MU_EPEER: somebody was lost; *lost_out (may be NULL) is who, or 0. MU_ECORRUPT: what came is not
+ * MU_EPEER: somebody was lost; *lost_out is who, or 0. MU_ECORRUPT: what came is not
  * what was sent. Else what save or load gave. Says why. */
 int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool whole,
                  struct state_mark *mark, wid *lost_out);
@@ -94,8 +92,7 @@ struct gradient_part {
 /* The sum of slices [lo, lo + width) of a step: a whole subtree. */
 struct block {
     uint32_t lo, width;
-    uint8_t *sum;    /* of the gradient, its parts one after another */
-    double *metrics; /* … and of the metrics */
+    uint8_t *sum; /* of the gradient's parts, one after another, and of the metrics */
 };
 
 /* Two blocks that become one. */
@@ -136,7 +133,7 @@ void blocks_drop(struct blocks *b, uint8_t *buffer);
 void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer);
 void blocks_metrics(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
 /* The leaf of a slice is added to its neighbours: all at once, or its place first, then parts of
- * it in any order, each once, and what is left of it. */
+ * it in any order, and what is left of it. */
 void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
 void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer);
 void blocks_put_part(struct blocks *b, uint32_t part);
@@ -145,23 +142,20 @@ void blocks_put_end(struct blocks *b);
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
 /* NULL: there is none. */
 const struct block *blocks_find(const struct blocks *b, struct subtree tree);
-/* A part of its sum. A leaf's is multiplied by now. */
+/* A part of its sum; parts_n: the metrics. A leaf's is multiplied by now. */
 const void *blocks_part(struct blocks *b, const struct block *block, uint32_t part);
 
-/* ---- flight.c ---- */
+/* ---- reduce.c ---- */
 
 /* Reduces of single parts that were started while the caller computes the rest of its last slice.
  * They are started in the order of the parts, as all workers do. */
-struct part_call {
-    struct comm_started *started; /* NULL: it is not under way */
-    struct comm_part *trees;      /* what the call points to, room for all there can be */
-};
-
 struct flights {
     uint32_t ready; /* bits: parts that the caller has completed */
+    bool begun;     /* the slice that is out has its place among the blocks */
     uint32_t n;     /* the first n parts are under way, or done */
-    struct part_call items[MU_PARTS_MAX];
-    uint32_t *owners; /* a copy: the plan may change before the calls are over */
+    struct comm_started *started[MU_PARTS_MAX];
+    struct comm_part *trees; /* what calls point to: slices_n for each part, and for the metrics */
+    uint32_t *owners;        /* a copy: the plan may change before the calls are over */
 };
 
 /* ---- train.c ---- */
@@ -187,8 +181,6 @@ struct lent {
     void *outs[MU_PARTS_MAX]; /* its parts */
     uint64_t *samples;
     size_t samples_n, samples_cap;
-    struct order order; /* of epoch order_epoch; n 0: none yet */
-    uint64_t order_epoch;
 };
 
 /* The result of the step that is held, or was committed last. */
@@ -200,20 +192,12 @@ struct result {
     uint32_t rank, world; /* … and this one's place among them */
 };
 
-/* What a fresh generation starts from. */
-struct base {
-    uint64_t known; /* the term in which that was agreed on */
-    uint64_t step;
-    bool seen;                    /* there was a checkpoint, intact or not */
-    uint8_t holds[MU_REDUCE_MAX]; /* by rank: who has it */
-};
-
 /* Why it has stopped. */
 struct difference {
-    uint64_t ms;    /* since when */
-    bool odd_one;   /* this worker was not like most */
-    uint64_t named; /* the term in which it was found out which states differ; 0: it was not */
-    bool told;      /* its agent may know. Under the run's lock */
+    uint64_t ms;  /* since when */
+    bool odd_one; /* this worker was not like most */
+    bool named;   /* it was found out which states differ */
+    bool told;    /* its agent may know. Under the run's lock */
     char why[ERROR_MAX];
 };
 
@@ -227,7 +211,6 @@ struct train {
     struct crew crew; /* first: core/step, and the group */
     bool started;     /* mu_data() or mu_shard() was called: what is named by then is all */
     bool warm;        /* mu_next() was called; under the run's lock, as what is reported */
-    bool kind_known;  /* this worker is of the kind that the others are */
     bool touched;     /* the state is not what the caller had at first */
     bool heals;       /* the orchestrator may have all go back: it is waited for */
     struct subject what;
@@ -238,7 +221,6 @@ struct train {
     struct blocks blocks;
     struct flights flights;
     struct result result;
-    struct base base;
     struct difference fault;
     struct saver savers[SAVES_N];
     struct saves saves;
@@ -250,6 +232,17 @@ struct train {
 
 /* Gives run->train, made when it is first needed. Under the lock. NULL: no memory. */
 struct train *train_get(struct mu_run *run);
+
+/* Takes the lock, and gives what is trained. MU_EINVAL: nothing is, yet. */
+int train_enter(struct mu_run *run, struct train **t_out);
+
+/* ---- save_config.c: the environment ---- */
+
+/* The value of a variable; NULL: it is not set, or empty. */
+const char *env_text(const char *name);
+bool env_is_on(const char *name); /* it has a value other than 0 */
+/* *n_out is set if the variable is. MU_EINVAL: it is no number in that range; says so. */
+int env_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out);
 
 /* ---- setup.c ---- */
 
@@ -264,9 +257,14 @@ int train_set_up(struct mu_run *run, struct train **t_out);
 int train_drive(struct train *t, mu_work *work_out);
 /* All steps are done, and others may still need what this worker knows: until they do not. */
 void train_linger(struct train *t);
-void train_event(struct train *t, struct step_event e);
-void train_pause_begin(struct train *t); /* nothing gets on, until … */
-void train_pause_end(struct train *t);
+/* A call of all members: each says `bytes` bytes, and gets what all say, by rank. MU_EPEER:
+ * somebody was lost, and core/step has been told. Says why. */
+int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int64_t timeout_ms);
+/* Such a call, or what is done between two of them, has failed with rc. It is not known how many of
+ * their calls the others have made: all settle anew, and make them from the first on. MU_OK: for
+ * MU_EPEER, because of `lost`, or 0. Whatever else failed here is to be told, too. */
+int train_break_off(struct train *t, const struct step_todo *todo, int rc, wid lost);
+void train_pause_end(struct train *t); /* it gets on again: how long it did not is told */
 uint64_t train_now_us(void);
 
 /* ---- slices.c ---- */
@@ -275,7 +273,10 @@ uint64_t train_now_us(void);
 int train_give(struct train *t, const struct step_todo *todo, mu_work *work);
 /* What is in lent.buffer. */
 void train_put(struct train *t, const double *metrics);
-/* Puts the samples of a slice into t->samples. */
+/* The samples of a slice, as many as there is room for; not of a run that shards. */
+struct order_span train_span(const struct train *t, uint64_t step, uint32_t slice,
+                             uint64_t *samples, size_t room);
+/* Puts the samples of a slice into lent.samples. */
 int train_samples(struct train *t, uint64_t step, uint32_t slice);
 uint64_t train_step_samples(const struct train *t, uint64_t step);
 uint64_t train_epoch(const struct train *t, uint64_t step);
@@ -285,16 +286,8 @@ uint64_t train_epoch(const struct train *t, uint64_t step);
 int train_reduce(struct train *t, const struct step_todo *todo); /* MU_OK: look what is next */
 int train_show(struct train *t, const struct step_todo *todo, mu_work *work);
 void train_release(struct train *t); /* the result that is held, if any */
-/* One call of the reduce: a part, or (part == parts_n) the metrics. trees: room for as many as this
- * rank can have. */
-struct comm_call train_reduce_call(struct train *t, uint32_t part, struct comm_part *trees);
-
-/* ---- flight.c ---- */
-
 /* The caller has completed a part of its slice. If it is its last one, it goes on its way. */
 void train_part(struct train *t, uint32_t part);
-/* Waits for a part that is under way. */
-int train_land(struct train *t, uint32_t part, struct comm_result *result);
 /* What is under way comes to nothing. Before the step, or its plan, is another one. */
 void train_abandon(struct train *t);
 
@@ -303,39 +296,18 @@ void train_abandon(struct train *t);
 void train_effect(struct crew *c, const struct step_effect *e);
 void train_reset(struct crew *c);
 void train_moved(struct crew *c);
-/* All members have stopped because their states differ: they find out which, and say so. MU_EPEER:
- * *lost_out. */
-int train_name_states(struct train *t, uint64_t term, wid *lost_out);
+/* All members have stopped because their states differ: they find out which, and say so. As
+ * train_gather(). */
+int train_name_states(struct train *t);
 /* The state is that of `step`: is anything left to train on? */
 void train_check_end(struct train *t, uint64_t step);
 
 /* ---- base.c ---- */
 
-/* All members of a fresh generation: agrees on what it starts from, and reads that if this worker
- * is to. base_step and base_holds say the rest. MU_EPEER: *lost_out, or 0. MU_ECORRUPT: nothing
- * that is there can be read; MU_EREFUSED: it is of another model; MU_ESTALE. Says why. */
-int train_base(struct train *t, wid *lost_out);
-
-/* ---- depot.c: the checkpoints that the orchestrator keeps, for base.c ---- */
-
-/* The newest that is at most `most`; 0: there is none. MU_EIO: nobody answers; says so. */
-int train_depot_newest(const struct saver *s, uint64_t most, uint64_t *step_out);
-/* Those after `step` are removed. Says why not. */
-int train_depot_forget(const struct saver *s, uint64_t step);
-
-/* One of them, and the line that it is read by. */
-struct train_depot {
-    struct agent_line line;
-    struct depot *depot;
-    struct ckpt *c;
-};
-
-/* MU_ENOENT, MU_ECORRUPT, MU_EVERSION: another one may do; the log says why. Else as above. */
-int train_depot_open(const struct saver *s, uint64_t step, struct train_depot *d);
-void train_depot_close(struct train_depot *d);
-/* Is it only this one that can't be read? If not, that is the run's failure: says so. */
-bool train_depot_is_damage(int status);
-int train_depot_fail(int status, const char *why);
+/* STEP_BASE: agrees on what a fresh generation starts from, and reads that if this worker is to.
+ * MU_OK: look what is next. MU_ECORRUPT: nothing that is there can be read; MU_EREFUSED: it is of
+ * another model; MU_ESTALE; MU_EIO. Says why. */
+int train_base(struct train *t, const struct step_todo *todo);
 
 /* ---- save.c ---- */
 
@@ -347,6 +319,8 @@ void train_save_close(struct train *t);
 enum saves_by train_saves_by(const struct saver *s);
 /* There is no step after it. */
 bool train_is_last(const struct train *t, uint64_t step);
+/* Where the run stands after a step. */
+struct ckpt_mark train_mark(const struct train *t, uint64_t step);
 /* STEP_SAVE is carried out. */
 void train_save(struct train *t, const struct step_todo *todo);
 /* Tells core/step what the savers' threads have done. */
@@ -355,12 +329,6 @@ void train_save_news(struct train *t);
 void train_save_ends(struct train *t, const struct step_effect *e);
 /* Another step is done: looks whether the next one is to be saved, and makes room for that. */
 void train_save_ahead(struct train *t);
-
-/* ---- heal.c ---- */
-
-/* That is `group`, which heals: nothing that was saved after its base counts, wherever it is. Says
- * why not. */
-int train_heal(struct train *t);
 
 /* ---- kind.c ---- */
 

@@ -517,7 +517,8 @@ static void blocks_add_up_to_the_same_bits_in_any_order(void **state)
                     if (of[r].items[i].lo == s) {
                         in[n] = of[r].items[i].sum;
                         widths[n] = of[r].items[i].width;
-                        assert_true(*of[r].items[i].metrics == (double)widths[n]);
+                        assert_true(*(const double *)blocks_part(&of[r], &of[r].items[i], 1) ==
+                                    (double)widths[n]);
                     }
                 }
             }
