@@ -60,13 +60,13 @@ static const char *term_text(uint64_t term, char text[TERM_MAX])
     return text;
 }
 
-void audit_slice(struct train *t, uint64_t step, uint32_t slice)
+static void write_slice(struct train *t, uint64_t step, uint32_t slice)
 {
     char term[TERM_MAX];
     size_t cap, at;
     char *line;
 
-    if (t->audit_fd < 0 || train_samples(t, step, slice) != MU_OK) {
+    if (train_samples(t, step, slice) != MU_OK) {
         return;
     }
     cap = 80 + t->lent.samples_n * 21;
@@ -83,6 +83,17 @@ void audit_slice(struct train *t, uint64_t step, uint32_t slice)
     line[at++] = '\n';
     write_line(t, line, at);
     free(line);
+}
+
+void audit_slices(struct train *t, uint64_t step)
+{
+    const struct plan *plan = step_plan(&t->crew.step);
+
+    for (uint32_t s = 0; t->audit_fd >= 0 && s < plan->slices_n; s++) {
+        if (plan_rank(plan, s) == step_rank(&t->crew.step)) {
+            write_slice(t, step, s);
+        }
+    }
 }
 
 void audit_commit(struct train *t, uint64_t step)

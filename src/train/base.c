@@ -23,6 +23,15 @@
 #define AREA "checkpoint"
 #define ASK_MS 60000 /* for an orchestrator that does not answer */
 
+/* What there is in a place, which is open then. */
+static int list(const struct saver *s, struct shelf *f, struct ckpt_entry **entries_out,
+                uint32_t *n_out)
+{
+    int rc = shelf_open(f, s, ASK_MS);
+
+    return rc == MU_OK ? shelf_list(f, entries_out, n_out) : rc;
+}
+
 /* ---- healing ---- */
 
 /* One worker on each host takes away what is in its folder; one for all where all share it. */
@@ -44,11 +53,8 @@ static int forget_after(const struct saver *s, uint64_t limit)
     struct ckpt_entry *entries = NULL;
     struct shelf f;
     uint32_t n = 0;
-    int rc = shelf_open(&f, s, ASK_MS);
+    int rc = list(s, &f, &entries, &n);
 
-    if (rc == MU_OK) {
-        rc = shelf_list(&f, &entries, &n);
-    }
     for (uint32_t i = 0; rc == MU_OK && i < n; i++) {
         if (entries[i].step > limit) {
             rc = shelf_remove(&f, entries[i].step);
@@ -213,7 +219,7 @@ static int fail_far(const struct shelf *f, int rc)
 struct word {
     uint64_t step;   /* 0: none */
     uint8_t far;     /* others who have it are better placed to read it */
-    uint8_t refused; /* it is not of this run */
+    uint8_t refused; /* it can't be used, and neither can another */
     uint8_t unused[6];
 };
 
@@ -254,6 +260,9 @@ static int read_from(struct train *t, const struct saver *s, uint64_t step, stru
                   "step %" PRIu64 " can't be restored: %s", step, f.why.text);
         rc = MU_OK;
     }
+    if (mine->refused) {
+        log_error(AREA, "%s", mu_error());
+    }
     if (c != NULL) {
         ckpt_close(c);
     }
@@ -270,8 +279,8 @@ struct wish {
     bool heals;
 };
 
-/* The newest that is wanted of a place; 0: none. What is in memory is this run's own, however much
- * newer than what the orchestrator knows of. */
+/* The newest step that is wanted of a place; 0: none. What is in memory is this run's own, however
+ * much newer than what the orchestrator knows of. */
 static uint64_t most_of(const struct train *t, const struct saver *s, const struct wish *w)
 {
     if (!s->open || (s->config.depot && step_rank(&t->crew.step) != 0)) {
@@ -280,7 +289,8 @@ static uint64_t most_of(const struct train *t, const struct saver *s, const stru
     return s->config.memory && !w->heals ? w->tried - 1 : MIN(w->limit, w->tried - 1);
 }
 
-/* The newest that this worker knows of. Whether it can be read is seen when it is. */
+/* The newest checkpoint that this worker knows of. Whether it can be read is found out by reading.
+ */
 static int find(struct train *t, const struct wish *w, struct word *mine)
 {
     for (int i = 0; i < SAVES_N; i++) {
@@ -289,15 +299,12 @@ static int find(struct train *t, const struct wish *w, struct word *mine)
         struct ckpt_entry *entries = NULL;
         struct shelf f;
         uint32_t n = 0;
-        int rc = MU_OK;
+        int rc;
 
         if (most == 0) {
             continue;
         }
-        rc = shelf_open(&f, s, ASK_MS);
-        if (rc == MU_OK) {
-            rc = shelf_list(&f, &entries, &n);
-        }
+        rc = list(s, &f, &entries, &n);
         shelf_close(&f);
         if (rc != MU_OK && s->config.depot) {
             return fail_far(&f, rc);
@@ -366,9 +373,9 @@ static int try_one(struct train *t, const struct wish *w, uint64_t step, struct 
     for (uint32_t r = 0; r < step_size(&t->crew.step); r++) {
         if (said[r].refused) {
             return run_fail(MU_EREFUSED,
-                            "the checkpoint of step %" PRIu64 " is of another run, or of another "
-                            "model: rank %" PRIu32 " has read it, and says more",
-                            step, r);
+                            "rank %" PRIu32 " refuses the checkpoint of step %" PRIu64
+                            ", and its log says why: is it of another run, or of another model?",
+                            r, step);
         }
         holds[r] = said[r].step == step;
         *found_out |= holds[r] != 0;

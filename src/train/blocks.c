@@ -44,10 +44,9 @@ int blocks_open(struct blocks *b, struct comm *c, const struct gradient_part *pa
     }
     b->items = calloc(slices_n, sizeof(*b->items));
     b->spare = calloc(b->spare_cap, sizeof(*b->spare));
-    if (b->items == NULL || b->spare == NULL) {
-        free(b->items);
-        free(b->spare);
-        *b = (struct blocks){0};
+    b->trees = calloc((parts_n + (size_t)1) * slices_n, sizeof(*b->trees));
+    if (b->items == NULL || b->spare == NULL || b->trees == NULL) {
+        blocks_close(b);
         return MU_ENOMEM;
     }
     return MU_OK;
@@ -64,6 +63,7 @@ void blocks_close(struct blocks *b)
     }
     free(b->items);
     free(b->spare);
+    free(b->trees);
     *b = (struct blocks){0};
 }
 
@@ -198,15 +198,9 @@ void blocks_put_end(struct blocks *b)
     b->folded = 0;
 }
 
-void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer)
-{
-    blocks_put_begin(b, slice, buffer);
-    blocks_put_end(b);
-}
-
 /* ---- finding ---- */
 
-const struct block *blocks_find(const struct blocks *b, struct subtree tree)
+static struct block *find(const struct blocks *b, struct subtree tree)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         if (b->items[i].lo == tree.lo && b->items[i].width == tree.width) {
@@ -226,6 +220,23 @@ const void *blocks_part(struct blocks *b, const struct block *block, uint32_t pa
         *times = 1;
     }
     return row;
+}
+
+const struct comm_part *blocks_trees(struct blocks *b, const struct plan *plan, uint32_t rank,
+                                     uint32_t part, uint32_t *n_out)
+{
+    struct comm_part *trees = b->trees + (size_t)part * b->slices_n;
+    struct subtree tree;
+
+    *n_out = 0;
+    for (uint32_t from = 0; plan_next_subtree(plan, rank, from, &tree);
+         from = tree.lo + tree.width) {
+        const struct block *block = find(b, tree);
+
+        mu_assert(block != NULL);
+        trees[(*n_out)++] = (struct comm_part){tree.lo, tree.width, blocks_part(b, block, part)};
+    }
+    return trees;
 }
 
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES])

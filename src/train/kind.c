@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define AREA "run"
@@ -47,33 +47,15 @@ static void write_metrics(FILE *out, const struct train *t)
     fputc('\n', out);
 }
 
-/* A setting has only so much room: then one line stands for all. */
-static void write_state(FILE *out, const struct train *t, const char *lines)
-{
-    size_t n = strlen(lines);
-
-    if (n > CONFIG_VALUE_MAX / 2) {
-        fprintf(out, "state %" PRIu32 "-parts %016" PRIx64 "\n", t->what.state.n,
-                (uint64_t)XXH3_64bits(lines, n));
-    } else {
-        fputs(lines, out);
-    }
-}
-
 int kind_text(const struct train *t, char **text_out)
 {
     const mu_config *config = &t->crew.run->config;
-    char *text = NULL, *lines;
-    size_t n;
-    FILE *out;
+    char *text = NULL;
+    size_t n = 0, before_n;
+    FILE *out = open_memstream(&text, &n);
     bool bad;
 
-    if (state_describe(&t->what.state, &lines) != MU_OK) {
-        return MU_ENOMEM;
-    }
-    out = open_memstream(&text, &n);
     if (out == NULL) {
-        free(lines);
         return run_fail(MU_ENOMEM, "no memory for a description of what is trained");
     }
     fprintf(out, "slices %" PRIu32 "\n", config->slices);
@@ -83,15 +65,25 @@ int kind_text(const struct train *t, char **text_out)
     write_data(out, t);
     fprintf(out, "digest every %" PRIu64 "\n", config->digest_every);
     fprintf(out, "check every %" PRIu64 "\n", config->check_every);
-    write_state(out, t, lines);
+    fflush(out);
+    before_n = n;
+    state_describe(&t->what.state, out);
+    fflush(out);
+    if (text != NULL && n - before_n > CONFIG_VALUE_MAX / 2) {
+        const uint64_t hash = XXH3_64bits(text + before_n, n - before_n);
+
+        /* A setting has only so much room: one line takes the place of all of these. */
+        fseek(out, (long)before_n, SEEK_SET);
+        fprintf(out, "state %" PRIu32 "-parts %016" PRIx64 "\n", t->what.state.n, hash);
+    }
     fputs(t->what.facts != NULL ? t->what.facts : "", out);
     kind_numerics(out);
-    free(lines);
     bad = ferror(out) != 0;
     if (fclose(out) != 0 || bad) {
         free(text);
         return run_fail(MU_ENOMEM, "no memory for a description of what is trained");
     }
+    text[n] = '\0'; /* What was behind the one line of a long state is not part of it. */
     *text_out = text;
     return MU_OK;
 }
@@ -142,13 +134,6 @@ static int judge(const struct train *t, const char *key, const char *here, const
 
 /* ---- the settings ---- */
 
-static void nap(void)
-{
-    struct timespec ts = {.tv_nsec = AGAIN_MS * 1000000L};
-
-    (void)nanosleep(&ts, NULL);
-}
-
 static void forget_last_run(mu_run *run, uint32_t number)
 {
     char key[MU_KEY_MAX];
@@ -157,39 +142,28 @@ static void forget_last_run(mu_run *run, uint32_t number)
     (void)mu_config_remove(run, key, MU_ANY, 1000);
 }
 
-/* Leaves it there if it is the first, or gets what the first has left. *there_out NULL: that is
- * this one's. */
-static int exchange(mu_run *run, const char *key, const char *here, char **there_out)
+/* Leaves it there if it is the first, or gets what the first has left. there_out->value NULL: that
+ * is this one's. */
+static int exchange(mu_run *run, const char *key, const char *here, mu_setting *there_out)
 {
-    mu_setting s;
-    int rc;
-
     for (;;) {
-        rc = mu_config_put(run, key, here, strlen(here), 0, MU_FOREVER, NULL);
-        if (rc == MU_OK) {
-            *there_out = NULL;
-            return MU_OK;
-        }
+        int rc = mu_config_put(run, key, here, strlen(here), 0, MU_FOREVER, NULL);
+
         if (rc == MU_EEXIST || rc == MU_ECONFLICT) {
-            rc = mu_config_get(run, key, MU_FOREVER, &s);
-        }
-        if (rc == MU_OK) {
-            break;
+            rc = mu_config_get(run, key, MU_FOREVER, there_out);
         }
         if (rc != MU_EAGAIN && rc != MU_ETIMEDOUT && rc != MU_ENOENT) {
             return rc;
         }
-        nap(); /* The orchestrator is away, or somebody has just removed it. */
+        usleep(AGAIN_MS * 1000); /* The orchestrator is away, or it has just been removed. */
     }
-    *there_out = strdup(s.value);
-    mu_setting_free(&s);
-    return *there_out != NULL ? MU_OK : run_fail(MU_ENOMEM, "no memory for a setting");
 }
 
 int kind_check(struct train *t)
 {
     struct mu_run *run = t->crew.run;
-    char key[MU_KEY_MAX], *here = NULL, *there = NULL;
+    char key[MU_KEY_MAX], *here = NULL;
+    mu_setting there = {0};
     const char *mode = env_text("MUSTER_NUMERICS");
     const bool warn = mode != NULL && strcmp(mode, "warn") == 0;
     uint32_t number;
@@ -210,12 +184,12 @@ int kind_check(struct train *t)
     if (rc == MU_OK) {
         rc = exchange(run, key, here, &there);
     }
-    if (rc == MU_OK && there != NULL) {
-        rc = judge(t, key, here, there, warn);
+    if (rc == MU_OK && there.value != NULL) {
+        rc = judge(t, key, here, there.value, warn);
     } else if (rc == MU_OK && number > 1) {
         forget_last_run(run, number);
     }
     free(here);
-    free(there);
+    mu_setting_free(&there);
     return rc;
 }

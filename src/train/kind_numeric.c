@@ -10,26 +10,23 @@
 
 #define VERSION_MAX 256
 
-/* A function of this name, if one is loaded. */
-static void *find(const char *name)
-{
-    return dlsym(RTLD_DEFAULT, name);
-}
-
+typedef void any_fn(void);
 typedef const char *text_fn(void);
 typedef int get_fn(void);
 typedef void set_fn(int);
 typedef void version_fn(char *, int);
 
-/* ISO C has no cast from an object's address to a function's. */
-#define AS(type, name)                  \
-    ({                                  \
-        union {                         \
-            void *object;               \
-            type *function;             \
-        } as_ = {.object = find(name)}; \
-        as_.function;                   \
-    })
+/* A function of this name; NULL: none is loaded. ISO C has no cast from an object's address to a
+ * function's. */
+static any_fn *find(const char *name)
+{
+    const union {
+        void *object;
+        any_fn *function;
+    } as = {.object = dlsym(RTLD_DEFAULT, name)};
+
+    return as.function;
+}
 
 /* ---- threads ---- */
 
@@ -46,7 +43,7 @@ void kind_threads(void)
         return; /* All of them heed it. */
     }
     for (size_t i = 0; i < ARRAY_LEN(LIBRARIES); i++) {
-        set_fn *set = AS(set_fn, LIBRARIES[i].set);
+        set_fn *set = (set_fn *)find(LIBRARIES[i].set);
 
         if (set != NULL && env_text(LIBRARIES[i].variable) == NULL) {
             set(1);
@@ -57,7 +54,7 @@ void kind_threads(void)
 static void write_threads(FILE *out)
 {
     for (size_t i = 0; i < ARRAY_LEN(LIBRARIES); i++) {
-        get_fn *get = AS(get_fn, LIBRARIES[i].get);
+        get_fn *get = (get_fn *)find(LIBRARIES[i].get);
 
         if (get != NULL) {
             fprintf(out, KIND_NUMERIC "threads-%s %d\n", LIBRARIES[i].name, get());
@@ -97,11 +94,11 @@ static void write_blas(FILE *out)
     } TEXTS[] = {{"openblas", "openblas_get_config"},
                  {"openblas-core", "openblas_get_corename"},
                  {"blis", "bli_info_get_version_str"}};
-    version_fn *mkl = AS(version_fn, "MKL_Get_Version_String");
+    version_fn *mkl = (version_fn *)find("MKL_Get_Version_String");
     bool any = mkl != NULL;
 
     for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++) {
-        text_fn *text = AS(text_fn, TEXTS[i].function);
+        text_fn *text = (text_fn *)find(TEXTS[i].function);
 
         if (text != NULL) {
             fprintf(out, KIND_NUMERIC "%s %s\n", TEXTS[i].name, text());

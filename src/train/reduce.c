@@ -21,7 +21,6 @@ static struct comm_call reduce_call(struct train *t, uint32_t part)
 {
     const struct plan *plan = step_plan(&t->crew.step);
     const bool metrics = part == t->what.parts_n;
-    struct comm_part *trees = t->flights.trees + (size_t)part * plan->slices_n;
     struct comm_call call = {.op = COMM_ALLREDUCE,
                              .out = metrics ? t->result.means : NULL,
                              .count =
@@ -33,18 +32,9 @@ static struct comm_call reduce_call(struct train *t, uint32_t part)
                              .lane = part,
                              .timeout_ms = t->crew.run->config.step_ms,
                              .slices_n = plan->slices_n,
-                             .owners = plan->owner,
-                             .parts = trees};
-    struct subtree tree;
+                             .owners = plan->owner};
 
-    for (uint32_t from = 0; plan_next_subtree(plan, step_rank(&t->crew.step), from, &tree);
-         from = tree.lo + tree.width) {
-        const struct block *b = blocks_find(&t->blocks, tree);
-
-        mu_assert(b != NULL);
-        trees[call.parts_n++] =
-            (struct comm_part){tree.lo, tree.width, blocks_part(&t->blocks, b, part)};
-    }
+    call.parts = blocks_trees(&t->blocks, plan, step_rank(&t->crew.step), part, &call.parts_n);
     return call;
 }
 
@@ -112,17 +102,6 @@ void train_abandon(struct train *t)
 
 /* ---- the end of the step ---- */
 
-static void audit_parts(struct train *t, uint64_t step)
-{
-    const struct plan *plan = step_plan(&t->crew.step);
-
-    for (uint32_t s = 0; s < plan->slices_n; s++) {
-        if (plan_rank(plan, s) == step_rank(&t->crew.step)) {
-            audit_slice(t, step, s);
-        }
-    }
-}
-
 /* Parts that are under way are waited for, whatever became of those before them. */
 static int reduce_all(struct train *t, struct comm_result *result)
 {
@@ -166,7 +145,7 @@ int train_reduce(struct train *t, const struct step_todo *todo)
     train_release(t);
     t->result.samples = train_step_samples(t, todo->step);
     /* After the reduce the others can commit even if this worker dies: the audit comes first. */
-    audit_parts(t, todo->step);
+    audit_slices(t, todo->step);
     rc = reduce_all(t, &result);
     if (rc == MU_OK) {
         t->result.term = todo->term;

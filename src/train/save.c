@@ -14,19 +14,12 @@
 #include <time.h>
 
 #define AREA "checkpoint"
-#define CLOSE_MS ((uint64_t)600000) /* for what is being written when the run ends */
 #define HEAL_KEEP 2 /* the state of the newest has yet to be compared when it is there */
 
 /* ---- set up ---- */
 
-static void on_news(void *arg)
+void train_saved(struct train *t, uint64_t step)
 {
-    crew_wake(&((struct train *)arg)->crew);
-}
-
-static void on_saved(void *arg, uint64_t step)
-{
-    struct train *t = arg;
     struct mu_run *run = t->crew.run;
 
     pthread_mutex_lock(&run->lock);
@@ -57,14 +50,11 @@ int train_save_open(struct train *t)
     if (t->heals) {
         disk->config.keep = MAX(disk->config.keep, HEAL_KEEP);
     }
-    disk->place = &t->crew.run->place;
-    disk->on_saved = on_saved;
     t->saves.ms = run_now_ms();
     for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
         struct saver *s = &t->savers[i];
 
-        s->on_news = on_news;
-        s->arg = t;
+        s->t = t;
         snprintf(s->job, sizeof(s->job), "%s", t->crew.run->life.job);
         rc = saver_open(s, t->what.state.n);
         for (uint32_t p = 0; s->open && p < s->copy.parts_n; p++) {
@@ -74,19 +64,11 @@ int train_save_open(struct train *t)
     return rc == MU_OK ? rc : run_fail(rc, "no memory for checkpoints");
 }
 
-void train_save_close(struct train *t)
+void train_save_close(struct train *t, uint64_t wait_ms)
 {
     for (int i = 0; i < SAVES_N; i++) {
-        saver_close(&t->savers[i], CLOSE_MS);
+        saver_close(&t->savers[i], wait_ms);
     }
-}
-
-enum saves_by train_saves_by(const struct saver *s)
-{
-    return !s->open           ? SAVES_NEVER
-           : s->config.depot  ? SAVES_ONE
-           : s->config.shared ? SAVES_ALL
-                              : SAVES_HOST;
 }
 
 /* ---- the copy ---- */
@@ -146,7 +128,7 @@ static void copy_range(const struct save_copy *c, uint64_t lo, uint64_t hi)
         const uint64_t a = MAX(at, lo), b = MIN(end, hi);
 
         if (a < b) {
-            memcpy(c->data + (a - lo), (const uint8_t *)c->from[i] + (a - at), b - a);
+            memcpy(c->data + (a - lo), c->pieces[i].from + (a - at), b - a);
         }
         at = end;
     }
@@ -201,17 +183,16 @@ static int cut(struct train *t, struct saver *s, const struct step_todo *todo, s
 {
     struct save_copy *c = &s->copy;
     uint64_t bytes = 0;
+    int rc;
 
     saver_take(s);
+    rc = state_collect(&t->what.state, c->pieces);
+    if (rc != MU_OK) {
+        return rc;
+    }
     for (uint32_t i = 0; i < c->parts_n; i++) {
-        size_t n;
-        int rc = state_save(&t->what.state.parts[i], &c->from[i], &n);
-
-        if (rc != MU_OK) {
-            return rc;
-        }
-        c->parts[i].bytes = n;
-        bytes += n;
+        c->parts[i].bytes = c->pieces[i].bytes;
+        bytes += c->pieces[i].bytes;
     }
     if (!find_share(h, bytes)) {
         return MU_EAGAIN;
@@ -299,30 +280,18 @@ void train_save_ends(struct train *t, const struct step_effect *e)
 /* ---- when ---- */
 
 /* By the clock one decides for all; anybody may ask. */
-static void look_ahead(struct train *t)
-{
-    const struct save_config *c = &t->savers[SAVE_DISK].config;
-    const bool late = c->every_ms > 0 && step_rank(&t->crew.step) == 0 &&
-                      run_now_ms() >= t->saves.ms + c->every_ms;
-    bool wanted;
-
-    pthread_mutex_lock(&t->crew.run->lock);
-    wanted = t->saves.wanted;
-    t->saves.wanted = false;
-    pthread_mutex_unlock(&t->crew.run->lock);
-    if (late || wanted) {
-        t->saves.ms = run_now_ms();
-        crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVE});
-    }
-}
-
 void train_save_ahead(struct train *t)
 {
+    const struct saver *disk = &t->savers[SAVE_DISK];
+    const bool late = disk->config.every_ms > 0 && step_rank(&t->crew.step) == 0 &&
+                      run_now_ms() >= t->saves.ms + disk->config.every_ms;
+
     for (int i = 0; i < SAVES_N; i++) {
         make_room(t, (enum save_place)i, &t->savers[i]);
     }
-    if (t->savers[SAVE_DISK].open) {
-        look_ahead(t);
+    if (disk->open && (atomic_exchange(&t->saves.wanted, false) || late)) {
+        t->saves.ms = run_now_ms();
+        crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVE});
     }
 }
 

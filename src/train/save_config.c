@@ -64,21 +64,6 @@ static int take_every(struct save_config *c)
                     text);
 }
 
-/* The orchestrator keeps them. It knows the job by its name: there is nothing more to say. */
-static int take_depot(struct save_config *c, const char *dir)
-{
-    if (strcmp(dir, SAVE_DEPOT) != 0) {
-        return run_fail(MU_EINVAL,
-                        "the place for checkpoints, '%.200s', is not known; '" SAVE_DEPOT
-                        "', and no more, is what the orchestrator keeps",
-                        dir);
-    }
-    strcpy(c->dir, dir);
-    c->depot = true;
-    c->shared = false; /* One writes; the others need not see it. */
-    return MU_OK;
-}
-
 static int take_dir(struct save_config *c, const char *dir)
 {
     char here[CKPT_PATH_MAX] = "";
@@ -87,7 +72,17 @@ static int take_dir(struct save_config *c, const char *dir)
         return MU_OK;
     }
     if (strncmp(dir, SAVE_DEPOT, strlen(SAVE_DEPOT)) == 0) {
-        return take_depot(c, dir);
+        /* The orchestrator keeps them. It knows the job by its name: there is nothing more to say.
+         * One worker writes; the others need not see it. */
+        strcpy(c->dir, SAVE_DEPOT);
+        c->depot = true;
+        c->shared = false;
+        return strcmp(dir, SAVE_DEPOT) == 0
+                   ? MU_OK
+                   : run_fail(MU_EINVAL,
+                              "the place for checkpoints, '%.200s', is not known; '" SAVE_DEPOT
+                              "', and no more, is what the orchestrator keeps",
+                              dir);
     }
     if (dir[0] != '/' && getcwd(here, sizeof(here)) == NULL) {
         return run_fail(MU_EINVAL, "the folder for checkpoints, '%.200s', can't be found from here",

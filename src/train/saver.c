@@ -1,18 +1,15 @@
 /* The thread that writes: one copy at a time, which nobody touches meanwhile. Whatever goes wrong
  * here is said, and training goes on; what was saved before stays. It waits for nobody but the
  * disk, or the orchestrator. */
-#include "train/saver.h"
-#include "base/thread.h"
-
 #include "base/log.h"
-#include "run/run.h"
+#include "base/thread.h"
+#include "train/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define AREA "checkpoint"
@@ -23,10 +20,6 @@ enum {
 };
 
 /* ---- the copy's memory ---- */
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 static void forget_room(struct save_copy *c)
 {
@@ -41,9 +34,9 @@ static void forget_copy(struct save_copy *c)
 {
     forget_room(c);
     free(c->parts);
-    free(c->from);
+    free(c->pieces);
     c->parts = NULL;
-    c->from = NULL;
+    c->pieces = NULL;
 }
 
 int saver_room(struct saver *s, size_t bytes)
@@ -116,12 +109,12 @@ static int put_away(struct saver *s, struct ckpt_why *why)
     return rc;
 }
 
-static int write_files(struct saver *s, bool end, struct ckpt_why *why)
+static int write_files(struct saver *s, bool shard, bool end, struct ckpt_why *why)
 {
     const struct save_copy *c = &s->copy;
-    int rc = end ? MU_OK : ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, why);
+    int rc = shard ? ckpt_write_shard(&c->target, c->shard, c->data, &s->cancel, why) : MU_OK;
 
-    if (rc == MU_OK && (end || c->target.shards_n == 1)) {
+    if (rc == MU_OK && end) {
         rc = ckpt_commit(&c->target, &c->mark, c->parts, c->parts_n, why);
     }
     if (rc != MU_OK && c->shard == 0) {
@@ -130,55 +123,42 @@ static int write_files(struct saver *s, bool end, struct ckpt_why *why)
     return rc;
 }
 
-static enum save_how write_copy(struct saver *s, bool end)
+/* This worker's shard, the end of the checkpoint, or, if it is the only writer, both. */
+static void write_copy(struct saver *s, bool shard)
 {
     const struct save_copy *c = &s->copy;
+    const bool whole = !shard || s->config.depot || c->target.shards_n == 1;
     struct ckpt_why why = {.text = ""};
-    int rc = s->config.depot ? put_away(s, &why) : write_files(s, end, &why);
+    int rc = s->config.depot ? put_away(s, &why) : write_files(s, shard, whole, &why);
 
-    if (rc == MU_OK) {
-        return end || s->config.depot || c->target.shards_n == 1 ? SAVE_WHOLE : SAVE_DURABLE;
-    }
-    if (!atomic_load(&s->cancel)) {
+    if (rc != MU_OK && !atomic_load(&s->cancel)) {
         log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
                   "step %" PRIu64
                   " is not saved: %s. Training goes on, and what was saved before is kept",
                   c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
     }
-    return SAVE_FAILED;
+    pthread_mutex_lock(&s->lock);
+    s->news = rc != MU_OK ? SAVE_FAILED : whole ? SAVE_WHOLE : SAVE_DURABLE;
+    pthread_mutex_unlock(&s->lock);
+    crew_wake(&s->t->crew);
+    if (rc == MU_OK && whole) {
+        prune(s);
+    }
+    if (rc == MU_OK && whole && !s->config.memory) {
+        train_saved(s->t, c->mark.step);
+    }
 }
 
 /* ---- the thread ---- */
 
-static void tell(struct saver *s, enum save_how how)
-{
-    pthread_mutex_lock(&s->lock);
-    s->news = (uint8_t)how;
-    pthread_mutex_unlock(&s->lock);
-    s->on_news(s->arg);
-    if (how == SAVE_WHOLE) {
-        prune(s);
-    }
-    if (how == SAVE_WHOLE && s->on_saved != NULL) {
-        s->on_saved(s->arg, s->copy.mark.step);
-    }
-}
-
 static void do_work(struct saver *s, enum saver_work work)
 {
-    switch (work) {
-    case SAVER_PREPARE:
+    if (work == SAVER_PREPARE) {
         (void)saver_room(s, s->prepare); /* If there is none, that is said when it is needed. */
-        break;
-    case SAVER_WRITE:
-    case SAVER_END:
-        tell(s, write_copy(s, work == SAVER_END));
-        break;
-    case SAVER_ABANDON:
+    } else if (work == SAVER_ABANDON) {
         ckpt_abandon(&s->copy.target);
-        break;
-    case SAVER_REST:
-        break;
+    } else {
+        write_copy(s, work == SAVER_WRITE);
     }
 }
 
@@ -219,9 +199,9 @@ int saver_open(struct saver *s, uint32_t parts_n)
     pthread_condattr_destroy(&attr);
     c->parts_n = parts_n;
     c->parts = calloc(MAX(parts_n, 1), sizeof(*c->parts));
-    c->from = calloc(MAX(parts_n, 1), sizeof(*c->from));
+    c->pieces = calloc(MAX(parts_n, 1), sizeof(*c->pieces));
     s->open =
-        c->parts != NULL && c->from != NULL && thread_start(&s->thread, write_copies, s) == MU_OK;
+        c->parts != NULL && c->pieces != NULL && thread_start(&s->thread, write_copies, s) == MU_OK;
     if (!s->open) {
         forget_copy(c);
     }

@@ -16,8 +16,8 @@
 
 struct save_config {
     char dir[CKPT_PATH_MAX]; /* "": nothing is saved */
-    uint64_t every_steps;    /* 0: by the clock … */
-    uint64_t every_ms;       /* … so often; 0: never */
+    uint64_t every_steps;    /* 0: the clock decides */
+    uint64_t every_ms;       /* the clock: once in this time; 0: never */
     uint64_t keep_every;
     uint32_t keep;
     bool shared, zstd;
@@ -41,7 +41,7 @@ struct save_copy {
     struct ckpt_mark mark; /* its generation is the one whose members have cut it */
     uint32_t parts_n;
     struct ckpt_part *parts;
-    const void **from; /* where each part is, while it is copied */
+    struct piece *pieces; /* where each part is, while it is copied */
     uint8_t *data;
     size_t cap;
 };
@@ -55,14 +55,12 @@ enum saver_work {
     SAVER_ABANDON  /* it will not be: what is there of it goes */
 };
 
+struct train;
+
 struct saver {
     struct save_config config;
     char job[MU_NAME_MAX];
-    /* From the thread. */
-    void (*on_news)(void *arg);                 /* saver_news() has something to say */
-    void (*on_saved)(void *arg, uint64_t step); /* a checkpoint is there; may be NULL */
-    void *arg;
-    const struct agent_place *place; /* for the orchestrator's; borrowed until close */
+    struct train *t; /* whose state it is: woken when saver_news() has something to say */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* on the monotonic clock */
@@ -81,8 +79,8 @@ struct saver {
 
 struct shelf {
     const struct saver *s;
-    struct agent_line line; /* to the orchestrator, if it keeps them … */
-    struct depot *depot;    /* … otherwise this is NULL: they are in a folder */
+    struct agent_line line; /* to the orchestrator, if it keeps them */
+    struct depot *depot;    /* the same; NULL: they are in a folder */
     struct ckpt_why why;    /* what the last call failed for */
 };
 
@@ -97,9 +95,8 @@ int shelf_remove(struct shelf *f, uint64_t step);
 
 /* ---- saver.c ---- */
 
-/* For a state of so many parts, whose names the caller fills in. MU_ENOMEM. Off if config.dir is
- * "".
- */
+/* Off if config.dir is "". For a state of so many parts, whose names the caller fills in.
+ * MU_ENOMEM. */
 int saver_open(struct saver *s, uint32_t parts_n);
 /* Waits for what is under way, but for no longer than wait_ms; then gives it up. */
 void saver_close(struct saver *s, uint64_t wait_ms);
@@ -107,7 +104,7 @@ void saver_close(struct saver *s, uint64_t wait_ms);
 /* Waits until the thread rests: for one write at most, as long as the disk (or PUT_MS: the
  * orchestrator) takes for it. Then `copy` is the caller's. */
 void saver_take(struct saver *s);
-/* … is the thread's again: this worker's shard is to be written. */
+/* Gives `copy` to the thread: this worker's shard is to be written. */
 void saver_go(struct saver *s);
 /* All shards of `copy` are there. */
 void saver_end(struct saver *s);

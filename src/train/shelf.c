@@ -1,7 +1,5 @@
 /* A place where checkpoints are kept: a folder, or the orchestrator. */
-#include "train/saver.h"
-
-#include "run/run.h"
+#include "train/train.h"
 
 int shelf_open(struct shelf *f, const struct saver *s, uint32_t patience_ms)
 {
@@ -14,7 +12,7 @@ int shelf_open(struct shelf *f, const struct saver *s, uint32_t patience_ms)
     if (!s->config.depot) {
         return MU_OK;
     }
-    agent_line_init(&f->line, s->place);
+    agent_line_init(&f->line, &s->t->crew.run->place);
     hooks = agent_line_hooks(&f->line, patience_ms);
     rc = depot_open(&hooks, &f->depot);
     return rc == MU_OK ? rc : ckpt_say(&f->why, rc, "no memory for a line to the orchestrator");

@@ -55,8 +55,10 @@ int train_samples(struct train *t, uint64_t step, uint32_t slice)
     }
     if (t->what.sharded) {
         t->lent.samples_n = find_element(t, slice, t->lent.samples);
+        t->lent.position = t->lent.samples[0];
     } else {
-        t->lent.samples_n = train_span(t, step, slice, t->lent.samples, n).n;
+        t->lent.samples_n = n;
+        t->lent.position = train_span(t, step, slice, t->lent.samples, n).first;
     }
     return MU_OK;
 }
@@ -93,7 +95,6 @@ void train_put(struct train *t, const double *metrics)
     const bool begun = t->flights.begun;
     uint8_t *buffer = t->lent.buffer;
 
-    t->lent.out = false;
     t->flights.ready = 0;
     t->flights.begun = false;
     if (!begun) {
@@ -103,12 +104,13 @@ void train_put(struct train *t, const double *metrics)
     if (t->lent.todo.hash) {
         check_leaf(t);
     }
-    if (counts(t) && !begun) {
-        blocks_put(&t->blocks, t->lent.todo.slice, buffer);
-    } else if (begun) {
-        blocks_put_end(&t->blocks);
-    } else {
+    if (!counts(t) && !begun) {
         blocks_drop(&t->blocks, buffer);
+    } else {
+        if (!begun) {
+            blocks_put_begin(&t->blocks, t->lent.todo.slice, buffer);
+        }
+        blocks_put_end(&t->blocks);
     }
     t->lent.buffer = NULL;
 }
@@ -116,17 +118,14 @@ void train_put(struct train *t, const double *metrics)
 static mu_work work_of(struct train *t)
 {
     const struct step_todo *todo = &t->lent.todo;
-    const struct subject *w = &t->what;
 
     return (mu_work){.kind = MU_SLICE,
                      .step = todo->step,
                      .slice = todo->slice,
                      .samples = t->lent.samples,
                      .samples_n = t->lent.samples_n,
-                     .position = w->sharded
-                                     ? t->lent.samples[0]
-                                     : order_slice(&w->walk, todo->step - 1, todo->slice).first,
-                     .seed = order_seed(w->seed, todo->step - 1, todo->slice),
+                     .position = t->lent.position,
+                     .seed = order_seed(t->what.seed, todo->step - 1, todo->slice),
                      .out = t->lent.buffer,
                      .outs = t->lent.outs,
                      .epoch = train_epoch(t, todo->step),
@@ -156,7 +155,6 @@ int train_give(struct train *t, const struct step_todo *todo, mu_work *work)
         t->hooks.before_step(t->hooks.arg, todo->step);
     }
     t->before_step = todo->step;
-    t->lent.out = true;
     for (uint32_t p = 0; p < t->what.parts_n; p++) {
         t->lent.outs[p] = t->lent.buffer + t->blocks.at[p];
     }

@@ -8,10 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#define LINE_MAX_LEN (STATE_NAME_MAX + 64)
 
 /* ---- adding ---- */
 
@@ -87,32 +84,21 @@ void state_close(struct state *s)
 
 /* ---- what it is ---- */
 
-int state_describe(const struct state *s, char **text_out)
+void state_describe(const struct state *s, FILE *out)
 {
-    const size_t room = (size_t)s->n * LINE_MAX_LEN + 1;
-    char *text = malloc(room);
-    size_t at = 0;
-
-    if (text == NULL) {
-        return run_fail(MU_ENOMEM, "no memory for a description of the state");
-    }
-    text[0] = '\0';
     for (uint32_t i = 0; i < s->n; i++) {
-        const struct state_part *p = &s->parts[i];
-        char bytes[32] = "by calls"; /* whose length is theirs to change */
-
-        if (p->save == NULL) {
-            snprintf(bytes, sizeof(bytes), "%zu bytes", p->bytes);
+        if (s->parts[i].save != NULL) { /* whose length is theirs to change */
+            fprintf(out, "state %s by calls\n", s->parts[i].name);
+        } else {
+            fprintf(out, "state %s %zu bytes\n", s->parts[i].name, s->parts[i].bytes);
         }
-        at += (size_t)snprintf(text + at, room - at, "state %s %s\n", p->name, bytes);
     }
-    *text_out = text;
-    return MU_OK;
 }
 
 /* ---- its bytes ---- */
 
-int state_save(const struct state_part *p, const void **data_out, size_t *n_out)
+/* Where a part's bytes are, and how many: of one by calls, what save gives. */
+static int save_part(const struct state_part *p, struct piece *out)
 {
     const void *data = p->data;
     size_t n = p->bytes;
@@ -124,9 +110,18 @@ int state_save(const struct state_part *p, const void **data_out, size_t *n_out)
     if (n > STATE_PART_BYTES_MAX || (data == NULL && n > 0)) {
         return run_fail(MU_EINVAL, "state %s: save gave %zu bytes at %p", p->name, n, data);
     }
-    *data_out = data;
-    *n_out = n;
+    *out = (struct piece){.from = data, .bytes = n};
     return MU_OK;
+}
+
+int state_collect(const struct state *s, struct piece *pieces)
+{
+    int rc = MU_OK;
+
+    for (uint32_t i = 0; rc == MU_OK && i < s->n; i++) {
+        rc = save_part(&s->parts[i], &pieces[i]);
+    }
+    return rc;
 }
 
 int state_load(const struct state_part *p, const void *data, size_t n)
@@ -151,9 +146,8 @@ static void digest_u64(XXH3_state_t *h, uint64_t v)
 static int digest_part(const struct state_part *p, XXH3_state_t *h,
                        uint8_t digest_out[DIGEST_BYTES])
 {
-    const void *data;
-    size_t n;
-    int rc = state_save(p, &data, &n);
+    struct piece piece;
+    int rc = save_part(p, &piece);
 
     if (rc != MU_OK) {
         return rc;
@@ -161,9 +155,9 @@ static int digest_part(const struct state_part *p, XXH3_state_t *h,
     (void)XXH3_128bits_reset(h);
     digest_u64(h, strlen(p->name));
     (void)XXH3_128bits_update(h, p->name, strlen(p->name));
-    digest_u64(h, n);
-    if (n > 0) {
-        (void)XXH3_128bits_update(h, data, n);
+    digest_u64(h, piece.bytes);
+    if (piece.bytes > 0) {
+        (void)XXH3_128bits_update(h, piece.from, piece.bytes);
     }
     state_sum(XXH3_128bits_digest(h), digest_out);
     return MU_OK;
@@ -199,10 +193,6 @@ int state_digest(struct state *s, uint8_t digest_out[DIGEST_BYTES])
 }
 
 /* ---- its memory ---- */
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 void state_warm(const struct state *s)
 {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CLOSE_MS ((uint64_t)600000) /* for what is being written when the run ends */
+
 /* ---- what the run asks of it ---- */
 
 static bool is_started(const struct train *t)
@@ -44,15 +46,13 @@ static void leave(struct train *t)
     if (lingers) {
         train_linger(t);
     }
-    train_save_close(t);
+    train_save_close(t, CLOSE_MS);
     pthread_mutex_lock(&t->crew.run->lock);
 }
 
 static void close_train(struct train *t)
 {
-    for (int i = 0; i < SAVES_N; i++) {
-        saver_close(&t->savers[i], 0);
-    }
+    train_save_close(t, 0);
     if (t->started) {
         train_abandon(t);
         train_release(t);
@@ -64,8 +64,6 @@ static void close_train(struct train *t)
     }
     audit_close(t);
     state_close(&t->what.state);
-    free(t->flights.trees);
-    free(t->flights.owners);
     free(t->lent.samples);
     free(t->what.facts);
     free(t);
@@ -100,6 +98,15 @@ struct train *train_get(struct mu_run *run)
 
 /* ---- the beginning ---- */
 
+/* Who writes there. */
+static enum saves_by saves_by(const struct saver *s)
+{
+    return !s->open           ? SAVES_NEVER
+           : s->config.depot  ? SAVES_ONE
+           : s->config.shared ? SAVES_ALL
+                              : SAVES_HOST;
+}
+
 static int open_step(struct train *t, uint64_t steps_n)
 {
     const mu_config *config = &t->crew.run->config;
@@ -113,7 +120,7 @@ static int open_step(struct train *t, uint64_t steps_n)
         .silence_ms = config->step_ms > 0 ? (uint64_t)config->step_ms : 0,
         .heals = t->heals,
         .save_every = t->savers[SAVE_DISK].config.every_steps,
-        .saves = {train_saves_by(&t->savers[SAVE_DISK]), train_saves_by(&t->savers[SAVE_MEMORY])},
+        .saves = {saves_by(&t->savers[SAVE_DISK]), saves_by(&t->savers[SAVE_MEMORY])},
         .keeps_none = t->what.sharded,
         .orphan_ms = t->crew.run->alone ? UINT64_MAX : t->crew.run->life.orphan_ms};
     int rc = crew_open(&t->crew, t->crew.run, &sc);
@@ -123,15 +130,8 @@ static int open_step(struct train *t, uint64_t steps_n)
                         config->slices);
     }
     if (rc == MU_OK) {
-        free(t->flights.trees);
-        free(t->flights.owners);
-        t->flights.trees =
-            calloc((t->what.parts_n + 1) * (size_t)config->slices, sizeof(*t->flights.trees));
-        t->flights.owners = calloc(config->slices, sizeof(*t->flights.owners));
-        rc = t->flights.trees == NULL || t->flights.owners == NULL
-                 ? MU_ENOMEM
-                 : blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
-                               t->crew.run->metrics.named_n, config->slices);
+        rc = blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
+                         t->crew.run->metrics.named_n, config->slices);
         if (rc != MU_OK) {
             crew_close(&t->crew);
         }
@@ -262,7 +262,7 @@ static int next(struct train *t, mu_work *work_out)
 {
     int rc;
 
-    if (t->lent.out) {
+    if (t->lent.buffer != NULL) {
         return run_fail(MU_EINVAL, "slice %" PRIu32 " of step %" PRIu64 " is out: mu_put() first",
                         t->lent.todo.slice, t->lent.todo.step);
     }
@@ -314,7 +314,7 @@ int mu_next(mu_run *run, mu_work *work_out)
 
 static int check_put(const struct train *t, const void *gradient, const double *metrics)
 {
-    if (!t->lent.out) {
+    if (t->lent.buffer == NULL) {
         return run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
     }
     if (gradient == NULL || (metrics == NULL && t->crew.run->metrics.named_n > 0)) {
@@ -363,7 +363,7 @@ int mu_part(mu_run *run, uint32_t part)
     if (rc != MU_OK) {
         return rc;
     }
-    if (!t->lent.out) {
+    if (t->lent.buffer == NULL) {
         rc = run_fail(MU_EINVAL, "no slice is out: mu_next() gives one");
     } else if (part >= t->what.parts_n || (t->flights.ready & 1u << part) != 0) {
         rc = run_fail(MU_EINVAL, "part %" PRIu32 " %s", part,

@@ -5,15 +5,14 @@
  * through mu_run (under its lock): the newest generation, which one is active, the lease; the
  * thread that listens to it wakes this one by mu_run.changed and by comm_poke().
  *
- *   train.c    what the caller calls; setup.c: … before it trains
+ *   train.c    what the caller calls; setup.c: what it calls before it trains
  *   drive.c    the loop: does what core/step says is next
  *   effects.c  what core/step wants at once
  *   slices.c   which samples a slice has, and what becomes of its gradient
  *   reduce.c   the end of a step, and parts of it that begin before
  *   blocks.c   the gradients of a step: folded along the tree as they come
- *   state.c    what the caller has named as its state: described, digested, …
- *   stream.c   … and given to those who lack it
- *   batches.c  … in pieces, which are hashed
+ *   state.c    what the caller has named as its state: it is described and digested
+ *   stream.c   the state is given to those who lack it
  *   base.c     what a run starts from: a checkpoint, or what rank 0 has made
  *   save.c     when the state is saved; saver.h: how
  *   kind.c     is this worker of the same kind as the others?
@@ -25,6 +24,8 @@
 #include "core/shard.h"
 #include "run/crew.h"
 #include "train/saver.h"
+
+#include <stdio.h>
 
 #define STATE_NAME_MAX 64
 #define STATE_PARTS_MAX 4096
@@ -55,8 +56,8 @@ void state_close(struct state *s);
 void state_warm(const struct state *s);
 
 /* A line for each part, "state weights 4000 bytes": the same text everywhere, or it is another
- * model. On success *text_out is the caller's. */
-int state_describe(const struct state *s, char **text_out);
+ * model. */
+void state_describe(const struct state *s, FILE *out);
 
 /* Of all of it as it is now; the same bytes give the same digest everywhere. Or of each part, n *
  * DIGEST_BYTES. */
@@ -113,6 +114,7 @@ struct blocks {
     uint32_t n, slices_n;
     uint8_t **spare; /* buffers that nobody uses */
     uint32_t spare_n, spare_cap;
+    struct comm_part *trees; /* what calls point to: slices_n for each part, and for the metrics */
 
     /* the slice that is being put: its place is known, its parts are added one by one */
     struct fold folds[FOLDS_MAX];
@@ -132,18 +134,19 @@ void blocks_drop(struct blocks *b, uint8_t *buffer);
  * is first needed). n 0: that of an empty slice, whatever is in the buffer. */
 void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer);
 void blocks_metrics(struct blocks *b, uint64_t n, uint8_t *buffer, const double *metrics);
-/* The leaf of a slice is added to its neighbours: all at once, or its place first, then parts of
- * it in any order, and what is left of it. */
-void blocks_put(struct blocks *b, uint32_t slice, uint8_t *buffer);
+/* The leaf of a slice is added to its neighbours: its place first, then parts of it in any order,
+ * if they are wanted early, and what is left of it. */
 void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer);
 void blocks_put_part(struct blocks *b, uint32_t part);
 void blocks_put_end(struct blocks *b);
 /* Of a leaf's gradient; never all zero. */
 void blocks_hash(const struct blocks *b, const uint8_t *buffer, uint8_t hash_out[HASH_BYTES]);
-/* NULL: there is none. */
-const struct block *blocks_find(const struct blocks *b, struct subtree tree);
 /* A part of its sum; parts_n: the metrics. A leaf's is multiplied by now. */
 const void *blocks_part(struct blocks *b, const struct block *block, uint32_t part);
+/* The same of all subtrees that a rank has by the plan, which are all there. Valid until the next
+ * call for that part. */
+const struct comm_part *blocks_trees(struct blocks *b, const struct plan *plan, uint32_t rank,
+                                     uint32_t part, uint32_t *n_out);
 
 /* ---- reduce.c ---- */
 
@@ -154,8 +157,7 @@ struct flights {
     bool begun;     /* the slice that is out has its place among the blocks */
     uint32_t n;     /* the first n parts are under way, or done */
     struct comm_started *started[MU_PARTS_MAX];
-    struct comm_part *trees; /* what calls point to: slices_n for each part, and for the metrics */
-    uint32_t *owners;        /* a copy: the plan may change before the calls are over */
+    uint32_t owners[SLICES_MAX]; /* a copy: the plan may change before the calls are over */
 };
 
 /* ---- train.c ---- */
@@ -175,12 +177,12 @@ struct subject {
 
 /* The slice that the caller has. */
 struct lent {
-    bool out;
-    struct step_todo todo; /* why it has it */
-    uint8_t *buffer;
+    uint8_t *buffer;          /* NULL: it has none */
+    struct step_todo todo;    /* why it has it */
     void *outs[MU_PARTS_MAX]; /* its parts */
     uint64_t *samples;
     size_t samples_n, samples_cap;
+    uint64_t position; /* of the first of them in its epoch */
 };
 
 /* The result of the step that is held, or was committed last. */
@@ -188,8 +190,8 @@ struct result {
     const void *views[MU_PARTS_MAX]; /* NULL: there is none */
     double means[MU_METRICS_MAX];
     uint64_t samples;
-    uint64_t term;        /* whose members made it, … */
-    uint32_t rank, world; /* … and this one's place among them */
+    uint64_t term;        /* whose members made it */
+    uint32_t rank, world; /* this worker's place among them */
 };
 
 /* Why it has stopped. */
@@ -203,8 +205,8 @@ struct difference {
 
 /* When the state is saved. */
 struct saves {
-    bool wanted; /* the caller wants the next one to be; under the run's lock */
-    uint64_t ms; /* when it was last thought of */
+    _Atomic bool wanted; /* somebody wants the next one to be */
+    uint64_t ms;         /* when it was last thought of */
 };
 
 struct train {
@@ -313,16 +315,17 @@ int train_base(struct train *t, const struct step_todo *todo);
 
 /* As the environment and mu_config say. Under the run's lock. MU_EINVAL, MU_ENOMEM. */
 int train_save_open(struct train *t);
-/* What is being written is written to its end; nothing is saved after this. */
-void train_save_close(struct train *t);
-/* Who writes there, for core/step. */
-enum saves_by train_saves_by(const struct saver *s);
+/* What is being written is written to its end, if that takes no longer; nothing is saved after
+ * this. */
+void train_save_close(struct train *t, uint64_t wait_ms);
 /* There is no step after it. */
 bool train_is_last(const struct train *t, uint64_t step);
 /* Where the run stands after a step. */
 struct ckpt_mark train_mark(const struct train *t, uint64_t step);
 /* STEP_SAVE is carried out. */
 void train_save(struct train *t, const struct step_todo *todo);
+/* From a saver's thread: there is a checkpoint of this step, which outlives the run. */
+void train_saved(struct train *t, uint64_t step);
 /* Tells core/step what the savers' threads have done. */
 void train_save_news(struct train *t);
 /* STEP_SAVED and STEP_UNSAVED are carried out. */
@@ -342,7 +345,7 @@ int kind_check(struct train *t);
  * committed. See docs/ARCHITECTURE.md, "Every sample once". */
 int audit_open(struct train *t);
 void audit_close(struct train *t);
-void audit_slice(struct train *t, uint64_t step, uint32_t slice); /* in the reduce of this group */
+void audit_slices(struct train *t, uint64_t step); /* those of this worker, by the plan */
 void audit_commit(struct train *t, uint64_t step);
 
 #endif

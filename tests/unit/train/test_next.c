@@ -508,7 +508,8 @@ static void blocks_add_up_to_the_same_bits_in_any_order(void **state)
             memcpy(buffer, leaves[order[i]], sizeof(leaves[0]));
             blocks_leaf(b, 1, buffer);
             blocks_metrics(b, 1, buffer, &metric);
-            blocks_put(b, order[i], buffer);
+            blocks_put_begin(b, order[i], buffer);
+            blocks_put_end(b);
         }
         for (uint32_t s = 0; s < S; s += widths[n++]) {
             in[n] = NULL;
@@ -548,7 +549,8 @@ static void blocks_are_few(void **state)
 
         memset(buffer, 0, 6);
         blocks_leaf(&b, s % 3, buffer);
-        blocks_put(&b, s, buffer);
+        blocks_put_begin(&b, s, buffer);
+        blocks_put_end(&b);
         most = MAX(most, b.n);
     }
     assert_int_equal(b.n, 1);
