@@ -95,7 +95,8 @@ struct train;
 struct trainer_ops {
     /* Is it set up? Then it has the group: nobody else makes calls in it. */
     bool (*is_started)(const struct train *t);
-    /* Fills in what a report says of training, and the crew does not know: phase, checkpoint. */
+    /* Fills in what a report says of training, and the crew does not know: phase, checkpoint. A
+     * fault that the agent is not to know yet is left out. */
     void (*report)(const struct train *t, struct report *r);
     /* People want a checkpoint of the next step. */
     void (*want_save)(struct train *t);
@@ -143,7 +144,7 @@ struct mu_run {
     uint64_t news;             /* grows with whatever the agent says */
     bool warm;                 /* it has called something that needs the others */
     bool forgetting;           /* it has asked for another life, and waits for that */
-    struct report now;  /* how this worker stands; each part of it is kept here and nowhere else */
+    struct report now;  /* how this worker stands, but for what is known elsewhere (told.c) */
     struct report said; /* the last report */
 
     uint64_t request;

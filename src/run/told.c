@@ -14,11 +14,10 @@ static uint64_t entered(const struct mu_run *run)
     return run->train == NULL && run->warm ? run->entered : 0;
 }
 
-/* Brings `now` up to date. The crew writes its own part of it. */
-static void look(struct mu_run *run)
+/* What is to be said: `now`, which the crew has its own part of, and what is known elsewhere. */
+static void look(const struct mu_run *run, struct report *r)
 {
-    struct report *r = &run->now;
-
+    memcpy(r, &run->now, sizeof(*r)); /* Whole: it is compared. */
     r->entered = entered(run);
     r->reached = data_linked(run);
     if (run->train != NULL) {
@@ -29,12 +28,12 @@ static void look(struct mu_run *run)
 }
 
 /* Says it, if that is not what was said last. */
-static void say(struct mu_run *run)
+static void say(struct mu_run *run, const struct report *r)
 {
-    if (memcmp(&run->now, &run->said, sizeof(run->said)) == 0) {
+    if (memcmp(r, &run->said, sizeof(run->said)) == 0) {
         return;
     }
-    memcpy(&run->said, &run->now, sizeof(run->said));
+    memcpy(&run->said, r, sizeof(run->said));
     if (control_say(run, WIRE_REPORT, &run->said) != MU_OK) {
         control_lost(run, MU_ENOMEM, "out of memory for a report");
     }
@@ -51,9 +50,11 @@ void told_clear(struct mu_run *run)
 
 void told_again(struct mu_run *run)
 {
+    struct report r;
+
     if (run->attached && run->lost == MU_OK && !run->leaving) {
-        look(run);
-        say(run);
+        look(run, &r);
+        say(run, &r);
     }
 }
 
@@ -98,10 +99,12 @@ bool told_is_needed(const struct mu_run *run)
 /* One that is still needed must not say so: it would end the job for those who go on. */
 void told_finished(struct mu_run *run)
 {
+    struct report r;
+
     if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
-        look(run);
-        run->now.phase = PHASE_FINISHED;
-        say(run);
+        look(run, &r);
+        r.phase = PHASE_FINISHED;
+        say(run, &r);
     }
 }
 
