@@ -197,6 +197,8 @@ int saver_open(struct saver *s, uint32_t parts_n)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, &attr);
     pthread_condattr_destroy(&attr);
+    s->stop = false;
+    atomic_store(&s->cancel, false);
     c->parts_n = parts_n;
     c->parts = calloc(MAX(parts_n, 1), sizeof(*c->parts));
     c->pieces = calloc(MAX(parts_n, 1), sizeof(*c->pieces));

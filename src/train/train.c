@@ -176,6 +176,10 @@ static int start(struct train *t, uint64_t steps_n)
     if (rc == MU_OK) {
         rc = open_step(t, steps_n);
     }
+    if (rc != MU_OK) { /* It may be asked again. */
+        train_save_close(t, 0);
+        audit_close(t);
+    }
     t->started = rc == MU_OK;
     return rc;
 }

@@ -1,4 +1,5 @@
 /* Training with mu_next() in a job of one: the loop, what it asks for, and what it refuses. */
+#include "unit/deny.h"
 #include "unit/unit.h"
 
 #include "base/prng.h"
@@ -453,6 +454,35 @@ static void collectives_are_refused_while_the_step_has_the_group(void **state)
     assert_int_equal(mu_regroup(run, 1000), MU_EBUSY);
 }
 
+/* ---- memory ---- */
+
+static int try_data(void *arg)
+{
+    return mu_data(run, 10, 2, 1, SEED);
+}
+
+static void training_that_lacks_memory_can_be_set_up_again(void **state)
+{
+    char dir[] = "/tmp/mu-next-XXXXXX", memory[64], command[64];
+    float weights[WEIGHTS] = {0};
+    struct seen seen = {0};
+
+    assert_non_null(mkdtemp(dir));
+    setenv("MUSTER_CKPT_DIR", dir, 1);
+    snprintf(memory, sizeof(memory), "%s/memory", dir);
+    setenv("MUSTER_CKPT_MEMORY", memory, 1);
+    set_up(weights);
+    assert_true(deny_sweep(try_data, NULL) > 4);
+    unsetenv("MUSTER_CKPT_DIR");
+    unsetenv("MUSTER_CKPT_MEMORY");
+    assert_int_equal(train(weights, &seen), MU_EDONE);
+    assert_int_equal(seen.steps, 5);
+    assert_int_equal(mu_leave(run), MU_OK);
+    assert_int_equal(mu_join(NULL, &run), MU_OK);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- blocks ---- */
 
 static struct comm *comm_alone(void)
@@ -578,6 +608,7 @@ int main(void)
         LOOP(what_is_out_of_order_is_refused),
         LOOP(slices_are_a_power_of_two),
         LOOP(collectives_are_refused_while_the_step_has_the_group),
+        LOOP(training_that_lacks_memory_can_be_set_up_again),
         cmocka_unit_test(blocks_add_up_to_the_same_bits_in_any_order),
         cmocka_unit_test(blocks_are_few),
     };
