@@ -118,7 +118,7 @@ static int outcome(struct mu_run *run, const struct comm_call *call, int rc,
 static int end(struct mu_run *run, const struct comm_call *call, int rc,
                const struct comm_result *r, mu_result *result_out)
 {
-    if (rc == MU_EPEER) {
+    if (rc == MU_EPEER && run->crew != NULL) {
         crew_failed(run->crew, call->term, r->worker, r->idle_ms);
     }
     if (result_out != NULL) {

@@ -297,6 +297,7 @@ int regroup_confirm(struct mu_run *run, uint64_t due_ms);
 bool regroup_is_other(const struct mu_run *run);
 /* It hears that it was left out, until it regroups. MU_ESTALE. */
 int regroup_left_out(struct mu_run *run);
+/* Calls are made no more: nobody is in one. */
 void regroup_close(struct mu_run *run);
 
 /* ---- resolve.c ---- */

@@ -123,18 +123,26 @@ static int open_step(struct train *t, uint64_t steps_n)
         .saves = {saves_by(&t->savers[SAVE_DISK]), saves_by(&t->savers[SAVE_MEMORY])},
         .keeps_none = t->what.sharded,
         .orphan_ms = t->crew.run->alone ? UINT64_MAX : t->crew.run->life.orphan_ms};
-    int rc = crew_open(&t->crew, t->crew.run, &sc);
+    int rc;
 
-    if (rc == MU_EINVAL) {
-        return run_fail(rc, "a step has 1 to %d slices, a power of two, not %" PRIu32, SLICES_MAX,
-                        config->slices);
+    if (t->crew.run->data.moving) {
+        return run_fail(MU_EBUSY, "another thread of this worker is in mu_regroup()");
     }
+    regroup_close(t->crew.run);
+    rc = crew_open(&t->crew, t->crew.run, &sc);
     if (rc == MU_OK) {
         rc = blocks_open(&t->blocks, t->crew.run->data.comm, t->what.parts, t->what.parts_n,
                          t->crew.run->metrics.named_n, config->slices);
         if (rc != MU_OK) {
             crew_close(&t->crew);
         }
+    }
+    if (rc != MU_OK) {
+        t->crew.run->data.group = 0; /* Calls have no crew any more: they begin anew, too. */
+    }
+    if (rc == MU_EINVAL) {
+        return run_fail(rc, "a step has 1 to %d slices, a power of two, not %" PRIu32, SLICES_MAX,
+                        config->slices);
     }
     return rc == MU_OK ? rc : run_fail(rc, "out of memory for training");
 }
