@@ -146,16 +146,17 @@ static bool poked(const struct comm *c)
     return atomic_load(&c->pokes) != c->pokes_seen;
 }
 
-/* Whatever is mail, from anybody; what is of a call stays where it is. No mail, and no nudge, makes
- * the wait longer. */
+/* Whatever is mail, from anybody; what is of a call stays where it is. But a peer whose call has
+ * failed says so to all, also to those who have the result: its word is passed over, for behind it
+ * comes the proof that it is in the next round. No mail, and no nudge, makes the wait longer. */
 static int hear_step(struct op *op)
 {
     struct comm *c = op->c;
     struct note note;
 
     for (uint32_t r = 0; r < c->group.n; r++) {
-        if (r != c->group.me) {
-            (void)op_peek(op, r, &note);
+        while (r != c->group.me && op_peek(op, r, &note) == MU_OK && note.kind == NOTE_ABORT &&
+               op_link(op, r)->ops->done(op_link(op, r)) == MU_OK) {
         }
     }
     op->moved = false;

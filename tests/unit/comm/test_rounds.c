@@ -99,6 +99,32 @@ static void an_older_round_than_the_groups_is_stale(void **state)
 
 /* ---- one that has gone ahead ---- */
 
+/* A peer's call has failed, and it says so also to one who has the result. Behind that word comes
+ * the proof that the peer is in the next round. */
+static void one_that_listens_hears_of_a_round_behind_a_call_that_failed(void **state)
+{
+    for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
+        const struct note abort = {
+            .generation = term_make(1, 0), .call = 1, .kind = NOTE_ABORT, .op = COMM_BARRIER};
+        uint8_t frame[64];
+        struct link *l;
+        struct kit kit;
+        uint32_t rank;
+        size_t n;
+
+        kit_open_all(&kit, 2, ways[w].paths, ways[w].apart);
+        kit_enter(&kit, 1, 0x3);
+        kit_barrier(&kit, 0x3);
+        l = kit_link(&kit, 0, 1);
+        assert_int_equal(l->ops->send(l, &abort, NULL, true), MU_OK);
+        go_ahead(&kit, 0, 1, 0x3);
+        assert_int_equal(comm_hear(kit.comms[1], 10000, frame, sizeof(frame), &n, &rank, NULL),
+                         MU_EPEER);
+        assert_int_equal(comm_claim(kit.comms[1]), term_make(1, 1));
+        kit_close(&kit);
+    }
+}
+
 static void a_member_in_a_further_round_ends_the_calls_of_the_others(void **state)
 {
     for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
@@ -321,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_link_that_was_reset_is_made_anew_in_the_next_round),
         cmocka_unit_test(all_links_may_be_reset_at_once),
         cmocka_unit_test(an_older_round_than_the_groups_is_stale),
+        cmocka_unit_test(one_that_listens_hears_of_a_round_behind_a_call_that_failed),
         cmocka_unit_test(a_member_in_a_further_round_ends_the_calls_of_the_others),
         cmocka_unit_test(a_member_in_a_further_round_ends_a_move),
         cmocka_unit_test(a_member_in_a_further_round_ends_hearing),
