@@ -1,6 +1,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <time.h>
 
 int thread_start(pthread_t *thread_out, void *(*main)(void *arg), void *arg)
 {
@@ -12,4 +13,14 @@ int thread_start(pthread_t *thread_out, void *(*main)(void *arg), void *arg)
     rc = pthread_create(thread_out, NULL, main, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? MU_OK : MU_ENOMEM;
+}
+
+void thread_condition(pthread_cond_t *cond_out)
+{
+    pthread_condattr_t attr;
+
+    mu_assert(pthread_condattr_init(&attr) == 0 &&
+              pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
+              pthread_cond_init(cond_out, &attr) == 0);
+    pthread_condattr_destroy(&attr);
 }

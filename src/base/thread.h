@@ -10,4 +10,7 @@
  * MU_ENOMEM: there is no room for another thread. */
 int thread_start(pthread_t *thread_out, void *(*main)(void *arg), void *arg);
 
+/* A condition whose times are those of the monotonic clock. On Linux it can't fail. */
+void thread_condition(pthread_cond_t *cond_out);
+
 #endif

@@ -1,4 +1,5 @@
 /* Birth, another life, and death of a worker's data plane. */
+#include "base/thread.h"
 #include "comm/tender.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 static uint32_t count_cores(void)
@@ -21,17 +21,12 @@ static uint32_t count_cores(void)
 
 static void init_locks(struct comm *c)
 {
-    pthread_condattr_t attr;
-
     pthread_mutex_init(&c->engine, NULL);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->views.lock, NULL);
     pthread_mutex_init(&c->moving.lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_cond_init(&c->moving.changed, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_condition(&c->changed);
+    thread_condition(&c->moving.changed);
     TAILQ_INIT(&c->moving.all);
 }
 

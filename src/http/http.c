@@ -1,6 +1,7 @@
 /* The server's life: the thread, the queue's other end, the clock of the streams. */
 #include "http/state.h"
 
+#include "base/thread.h"
 #include "net/listen.h"
 
 #include <openssl/crypto.h>
@@ -143,7 +144,6 @@ static void set_limits(struct http_limits *l)
 static struct http *make(uv_loop_t *loop, const struct http_config *config)
 {
     struct http *h = calloc(1, sizeof(*h));
-    pthread_condattr_t attr;
 
     if (h == NULL || uv_async_init(loop, &h->wake, on_wake) != 0) {
         free(h);
@@ -162,10 +162,7 @@ static struct http *make(uv_loop_t *loop, const struct http_config *config)
     TAILQ_INIT(&h->streams);
     TAILQ_INIT(&h->waking);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->calm, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_condition(&h->calm);
     return h;
 }
 

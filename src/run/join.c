@@ -1,5 +1,6 @@
 /* mu_join and mu_leave. */
 #include "base/log.h"
+#include "base/thread.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { JOIN_MS = 10000, LEAVE_MS = 5000 };
@@ -71,18 +71,6 @@ static int find_place(struct agent_place *p)
 
 /* ---- making and unmaking ---- */
 
-/* On Linux none of these calls can fail. */
-static void locks_init(struct mu_run *run)
-{
-    pthread_condattr_t attr;
-
-    mu_assert(pthread_condattr_init(&attr) == 0 &&
-              pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 &&
-              pthread_cond_init(&run->changed, &attr) == 0 &&
-              pthread_mutex_init(&run->lock, NULL) == 0);
-    pthread_condattr_destroy(&attr);
-}
-
 static void run_close(struct mu_run *run)
 {
     struct train *train;
@@ -116,7 +104,8 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
     if (run == NULL) {
         return run_fail(MU_ENOMEM, "out of memory for a run");
     }
-    locks_init(run);
+    pthread_mutex_init(&run->lock, NULL);
+    thread_condition(&run->changed);
     run->config = *config;
     run->config.address = run->config.ckpt_dir = NULL;
     run->pid = getpid();

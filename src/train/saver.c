@@ -187,16 +187,12 @@ static void *write_copies(void *arg)
 int saver_open(struct saver *s, uint32_t parts_n)
 {
     struct save_copy *c = &s->copy;
-    pthread_condattr_t attr;
 
     if (s->config.dir[0] == '\0') {
         return MU_OK;
     }
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_condition(&s->changed);
     s->stop = false;
     atomic_store(&s->cancel, false);
     c->parts_n = parts_n;
