@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "comm/addr.h"
 #include "comm/comm_state.h"
+#include "core/text.h"
 
 #define HANDS_MAX                                                                  \
     64 /* that others may hold out at a time; the one that waits longest gives way \
@@ -196,9 +197,5 @@ void group_set(struct comm *c, const struct comm_group *g);
 bool group_flush(struct comm *c);
 /* The engine's holder, under c->lock: this link is the one to that rank. */
 void group_adopt(struct comm *c, uint32_t rank, struct link *l);
-
-/* "n3.0#2", for the log. */
-#define WID_TEXT_MAX 40
-const char *wid_print(wid worker, char text[WID_TEXT_MAX]);
 
 #endif

@@ -13,15 +13,6 @@
  * A link that does not stay has never been proved by both sides, so no move was made with it. */
 #include "comm/tender.h"
 
-#include <stdio.h>
-
-const char *wid_print(wid worker, char text[WID_TEXT_MAX])
-{
-    snprintf(text, WID_TEXT_MAX, "n%u.%u#%u", wid_node(worker), wid_slot(worker),
-             wid_incarnation(worker));
-    return text;
-}
-
 /* ---- which of two ---- */
 
 /* `old` is live, and the other side has dialed. */

@@ -1,7 +1,6 @@
 #include "core/text.h"
 
-#include "core/message.h"
-
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,4 +60,11 @@ void text_say(char *buffer, size_t cap, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(buffer, cap, fmt, args);
     va_end(args);
+}
+
+const char *wid_print(wid worker, char text[WID_TEXT_MAX])
+{
+    snprintf(text, WID_TEXT_MAX, "n%" PRIu32 ".%" PRIu32 "#%" PRIu32, wid_node(worker),
+             wid_slot(worker), wid_incarnation(worker));
+    return text;
 }

@@ -4,6 +4,7 @@
 #define CORE_TEXT_H
 
 #include "base/base.h"
+#include "core/message.h"
 
 /* Digits only, and a value in [min, max]; *out is set on success alone. */
 bool text_number(const char *text, size_t text_n, uint64_t min, uint64_t max, uint64_t *out);
@@ -20,5 +21,9 @@ struct text_quoted text_quote(const char *text, size_t text_n);
 
 /* Like snprintf, but for an optional buffer: no-op if cap is 0. */
 void text_say(char *buffer, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* "n3.0#2" */
+#define WID_TEXT_MAX 40
+const char *wid_print(wid worker, char text[WID_TEXT_MAX]);
 
 #endif

@@ -295,13 +295,6 @@ void crew_wake(struct crew *c)
     pthread_mutex_unlock(&c->run->lock);
 }
 
-void crew_forget(struct crew *c)
-{
-    pthread_mutex_lock(&c->run->lock);
-    told_forget(c->run);
-    pthread_mutex_unlock(&c->run->lock);
-}
-
 /* ---- the data plane ---- */
 
 /* A newer generation that is not planned ends whatever is done in an older one. */
@@ -330,7 +323,7 @@ void crew_failed(struct crew *c, uint64_t term, wid peer, uint64_t idle_ms)
     leave_term(c, term, e);
 }
 
-int crew_move(struct crew *c, const struct step_todo *todo)
+static int move(struct crew *c, const struct step_todo *todo)
 {
     struct comm *comm = c->run->data.comm;
     struct membership *m = step_group(&c->step);
@@ -416,4 +409,22 @@ int crew_hear(struct crew *c, const struct step_todo *todo)
         return run_fail(rc, "the data plane failed: %s", mu_strerror(rc));
     }
     return MU_OK;
+}
+
+int crew_do(struct crew *c, const struct step_todo *todo)
+{
+    switch (todo->what) {
+    case STEP_MOVE:
+        return move(c, todo);
+    case STEP_HEAR:
+        return crew_hear(c, todo);
+    case STEP_FORGET:
+        pthread_mutex_lock(&c->run->lock);
+        told_forget(c->run);
+        pthread_mutex_unlock(&c->run->lock);
+        return MU_OK;
+    default:
+        crew_wait(c, todo->due_ms);
+        return MU_OK;
+    }
 }

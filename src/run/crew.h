@@ -42,10 +42,10 @@ int crew_news(struct crew *c);
 void crew_wait(struct crew *c, uint64_t due_ms);
 /* There is news: whoever waits, or hears, looks again. From any thread, without the run's lock. */
 void crew_wake(struct crew *c);
-/* STEP_MOVE, STEP_HEAR and STEP_FORGET are carried out. MU_OK: look what is next. */
-int crew_move(struct crew *c, const struct step_todo *todo);
+/* STEP_MOVE, STEP_HEAR and STEP_FORGET are carried out; for all else it waits. MU_OK: look what is
+ * next. */
+int crew_do(struct crew *c, const struct step_todo *todo);
 int crew_hear(struct crew *c, const struct step_todo *todo);
-void crew_forget(struct crew *c);
 void crew_listen(struct crew *c); /* takes what the others have said, and does not wait */
 /* The caller of calls wants to be in the newest generation. */
 void crew_regroup(struct crew *c);

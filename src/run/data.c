@@ -1,14 +1,13 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
  * told what the agent says, and a thread by which it follows that where it may have to wait. */
 #include "base/log.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "run/run.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { WANT_MS = 1000, NUDGE_MS = 1000 };
 
@@ -117,7 +116,7 @@ static void rename_comm(struct mu_run *run)
 /* Links to whomever the newest generation names. */
 static void want_newest(struct mu_run *run)
 {
-    char who[WHO_MAX];
+    char who[WID_TEXT_MAX];
     struct membership *m; /* Its own: addresses that are names become numbers. */
     wid missing;
 
@@ -126,7 +125,7 @@ static void want_newest(struct mu_run *run)
     }
     pthread_mutex_unlock(&run->lock);
     if (comm_unlinked(run->data.comm, WANT_MS, &missing, 1) > 0) {
-        log_debug(AREA, "%s does not answer yet", run_who(missing, who));
+        log_debug(AREA, "%s does not answer yet", wid_print(missing, who));
     }
     run_resolve(&m->g);
     (void)comm_want(run->data.comm, &m->g); /* It is asked again while there are none. */
@@ -210,8 +209,8 @@ int data_open(struct mu_run *run)
     }
     memcpy(cc.job, run->life.job, sizeof(cc.job));
     memcpy(cc.run_key, run->life.key, sizeof(cc.run_key));
-    if (run->alone && getrandom(cc.run_key, sizeof(cc.run_key), 0) != (ssize_t)sizeof(cc.run_key)) {
-        return run_fail(MU_EIO, "no randomness for a key: %s", strerror(errno));
+    if (run->alone) {
+        random_bytes(cc.run_key, sizeof(cc.run_key));
     }
     rc = open_comm(run, &cc, error);
     if (rc != MU_OK) {

@@ -30,9 +30,14 @@ static uint64_t read_us(clockid_t clock)
     return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
+uint64_t run_now_us(void)
+{
+    return read_us(CLOCK_MONOTONIC);
+}
+
 uint64_t run_now_ms(void)
 {
-    return read_us(CLOCK_MONOTONIC) / 1000;
+    return run_now_us() / 1000;
 }
 
 uint64_t run_boot_us(void)

@@ -303,7 +303,7 @@ static wid gone(const struct mu_run *run)
 
 static int check_group(const struct mu_run *run, uint64_t generation)
 {
-    char who[WHO_MAX];
+    char who[WID_TEXT_MAX];
     wid worker;
 
     if (generation == 0 || term_generation(run->data.group) != generation ||
@@ -313,7 +313,7 @@ static int check_group(const struct mu_run *run, uint64_t generation)
     }
     worker = gone(run);
     if (worker != 0) {
-        return run_fail(MU_EPEER, "%s of generation %" PRIu64 " is gone", run_who(worker, who),
+        return run_fail(MU_EPEER, "%s of generation %" PRIu64 " is gone", wid_print(worker, who),
                         generation);
     }
     if (comm_is_fenced(run->data.comm)) {

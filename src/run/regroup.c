@@ -84,7 +84,7 @@ void regroup_close(struct mu_run *run)
 static int fail_late(struct mu_run *run)
 {
     const uint64_t newest = run_newest(run);
-    char who[WHO_MAX];
+    char who[WID_TEXT_MAX];
 
     if (run_rank(run) < 0) {
         return run_fail(MU_ETIMEDOUT,
@@ -94,7 +94,7 @@ static int fail_late(struct mu_run *run)
     return run_fail(MU_ETIMEDOUT,
                     "%s has not come to generation %" PRIu64
                     " yet: every member must call mu_regroup(); call it again",
-                    run->crew->missing != 0 ? run_who(run->crew->missing, who) : "a member",
+                    run->crew->missing != 0 ? wid_print(run->crew->missing, who) : "a member",
                     newest);
 }
 
@@ -122,22 +122,13 @@ static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
         crew_group(c, settled);
         pthread_mutex_unlock(&run->lock);
         return MU_OK; /* All are there, and know what counts. */
-    case STEP_MOVE:
-        rc = crew_move(c, &todo);
-        break;
-    case STEP_HEAR:
-        rc = crew_hear(c, &todo);
-        break;
-    case STEP_FORGET:
-        crew_forget(c);
-        break;
     case STEP_STOP:
         return run_fail(MU_EORDER,
                         "the members of generation %" PRIu64 " have not agreed on the same calls: "
                         "nothing more can be done in it",
                         term_generation(todo.term));
     default:
-        crew_wait(c, todo.due_ms);
+        rc = crew_do(c, &todo);
         break;
     }
     return rc == MU_OK ? MU_EAGAIN : rc;

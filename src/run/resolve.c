@@ -3,9 +3,6 @@
 #include "base/address.h"
 #include "run/run.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* A number stays as it is. So does a name that nobody knows: that worker can't be reached then, and
  * whoever waits for it says who is missing. */
 static void resolve(char addr[ADDR_MAX_LEN])
@@ -26,11 +23,4 @@ void run_resolve(struct generation *g)
     for (uint32_t i = 0; i < g->members_n; i++) {
         resolve(g->members[i].addr);
     }
-}
-
-const char *run_who(wid worker, char text[WHO_MAX])
-{
-    snprintf(text, WHO_MAX, "n%" PRIu32 ".%" PRIu32 "#%" PRIu32, wid_node(worker), wid_slot(worker),
-             wid_incarnation(worker));
-    return text;
 }

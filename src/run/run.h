@@ -10,6 +10,7 @@
 
 #include "comm/comm.h"
 #include "core/config.h"
+#include "core/text.h"
 #include "run/agent_line.h"
 
 #include <pthread.h>
@@ -179,6 +180,7 @@ static inline int32_t run_rank(const struct mu_run *run)
 /* Keeps the text for mu_error() and gives status. */
 int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+uint64_t run_now_us(void);
 uint64_t run_now_ms(void);
 uint64_t run_boot_us(void); /* also while the host sleeps */
 /* UINT64_MAX for a negative timeout. */
@@ -304,10 +306,6 @@ void regroup_close(struct mu_run *run);
 
 /* Numbers for addresses that are names. That may wait, so it is called without the lock. */
 void run_resolve(struct generation *g);
-
-/* "n3.0#2" */
-#define WHO_MAX 40
-const char *run_who(wid worker, char text[WHO_MAX]);
 
 /* ---- call.c: what every call begins and ends with ---- */
 

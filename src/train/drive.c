@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define AREA "run"
 
@@ -14,14 +13,6 @@ enum {
     FINISH_MS = 10000, /* the others have this long to find out how it ended here */
     NAMING_MS = 1500   /* and this long to come and say which states differ */
 };
-
-uint64_t train_now_us(void)
-{
-    struct timespec ts;
-
-    mu_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
-    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
 
 int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int64_t timeout_ms)
 {
@@ -48,7 +39,7 @@ int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int
 static void begin_pause(struct train *t)
 {
     if (t->pause_us == 0 && step_entered(&t->crew.step) != 0) {
-        t->pause_us = train_now_us();
+        t->pause_us = run_now_us();
     }
 }
 
@@ -60,7 +51,7 @@ void train_pause_end(struct train *t)
     if (t->pause_us == 0) {
         return;
     }
-    us = train_now_us() - t->pause_us;
+    us = run_now_us() - t->pause_us;
     t->pause_us = 0;
     pthread_mutex_lock(&t->crew.run->lock);
     t->told.pause_us = us;
@@ -243,7 +234,7 @@ static int turn(struct train *t, const struct step_todo *todo, mu_work *work)
         break;
     case STEP_MOVE:
         begin_pause(t);
-        rc = crew_move(&t->crew, todo);
+        rc = crew_do(&t->crew, todo);
         break;
     case STEP_BASE:
         rc = train_base(t, todo);
@@ -258,14 +249,10 @@ static int turn(struct train *t, const struct step_todo *todo, mu_work *work)
         rc = stop(t, todo);
         break;
     case STEP_HEAR:
-        rc = crew_hear(&t->crew, todo);
-        break;
     case STEP_FORGET:
-        crew_forget(&t->crew);
-        break;
     case STEP_WAIT:
     case STEP_OPEN:
-        crew_wait(&t->crew, todo->due_ms);
+        rc = crew_do(&t->crew, todo);
         break;
     }
     return rc == MU_OK ? MU_EAGAIN : rc;
@@ -339,7 +326,7 @@ void train_linger(struct train *t)
             continue;
         }
         if (todo.what == STEP_MOVE) {
-            (void)crew_move(&t->crew, &todo);
+            (void)crew_do(&t->crew, &todo);
         } else if (todo.what == STEP_HEAR || todo.what == STEP_FINISH || todo.what == STEP_STOP) {
             (void)crew_hear(&t->crew, &todo);
         } else if (todo.what == STEP_WAIT || todo.what == STEP_FORGET) {

@@ -44,7 +44,7 @@ static const char *tell_difference(enum step_difference what)
 /* The difference is told to whoever looks, and mu_next() ends with it. */
 static void on_diverged(struct train *t, const struct step_effect *e)
 {
-    char *why = t->fault.why, who[WHO_MAX];
+    char *why = t->fault.why, who[WID_TEXT_MAX];
     const size_t cap = sizeof(t->fault.why);
     size_t at = (size_t)snprintf(why, cap, "step %" PRIu64 " is not committed: %s", e->step,
                                  tell_difference(e->difference));
@@ -52,14 +52,14 @@ static void on_diverged(struct train *t, const struct step_effect *e)
     if (train_is_last(t, e->step - 1)) {
         at = (size_t)snprintf(why, cap, "after the last step %s", tell_difference(e->difference));
     }
-    for (uint32_t i = 0; i < e->odd_n && at < cap - WHO_MAX - 16; i++) {
+    for (uint32_t i = 0; i < e->odd_n && at < cap - WID_TEXT_MAX - 16; i++) {
         const uint32_t rank = e->odd[i];
 
         at += (size_t)snprintf(why + at, cap - at, "%s %s (rank %" PRIu32 ")",
                                i > 0     ? ","
                                : e->most ? "; not like the others:"
                                          : "; who is right can't be told:",
-                               run_who(e->group->members[rank].worker, who), rank);
+                               wid_print(e->group->members[rank].worker, who), rank);
         t->fault.odd_one |= e->most && rank == step_rank(&t->crew.step);
     }
     log_error(AREA, "%s", why);

@@ -219,7 +219,7 @@ void train_save(struct train *t, const struct step_todo *todo)
 {
     struct saver *s = &t->savers[todo->place];
     struct share h = {.writers_n = 1, .shards_n = 1};
-    const uint64_t began_us = train_now_us();
+    const uint64_t began_us = run_now_us();
     const bool writes =
         todo->alone || step_writes(&t->crew.step, todo->place, &h.writer, &h.writers_n);
     const int rc = writes ? cut(t, s, todo, &h) : MU_EAGAIN;
@@ -230,7 +230,7 @@ void train_save(struct train *t, const struct step_todo *todo)
     if (!s->config.memory) {
         t->saves.ms = run_now_ms();
         pthread_mutex_lock(&t->crew.run->lock);
-        t->told.save_us = train_now_us() - began_us;
+        t->told.save_us = run_now_us() - began_us;
         pthread_mutex_unlock(&t->crew.run->lock);
     }
     crew_event(&t->crew, (struct step_event){.kind = STEP_ON_CUT,

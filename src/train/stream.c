@@ -127,7 +127,7 @@ static int take_head(struct stream *t)
 /* Nobody has begun: whoever can't says so, and all go back. */
 static int all_ready(struct stream *t, int32_t status)
 {
-    char who[WHO_MAX];
+    char who[WID_TEXT_MAX];
     int rc =
         make(t, (struct comm_call){
                     .op = COMM_ALLGATHER, .in = &status, .out = t->ready, .count = sizeof(status)});
@@ -138,7 +138,7 @@ static int all_ready(struct stream *t, int32_t status)
     for (uint32_t r = 0; r < t->ranks_n; r++) {
         if (t->ready[r] != MU_OK) {
             *t->lost_out = comm_worker(t->c, r);
-            return run_fail(MU_EPEER, "%s can't %s the state: %s", run_who(*t->lost_out, who),
+            return run_fail(MU_EPEER, "%s can't %s the state: %s", wid_print(*t->lost_out, who),
                             t->holds[r] ? "give" : "take", mu_strerror(t->ready[r]));
         }
     }
@@ -247,7 +247,7 @@ static int check(struct stream *t, const struct chunk *c, const uint8_t *data)
     const size_t at = sum_at(t, c);
     uint32_t first = c->batch->first, last;
     uint64_t lo = 0, hi;
-    char who[WHO_MAX];
+    char who[WID_TEXT_MAX];
 
     if (memcmp(t->sums + at, t->theirs + at, DIGEST_BYTES) == 0) {
         return MU_OK;
@@ -264,7 +264,7 @@ static int check(struct stream *t, const struct chunk *c, const uint8_t *data)
                     " on) is not what was sent: look at the memory and the network of both hosts",
                     t->s->parts[first].name, last > first ? " to " : "",
                     last > first ? t->s->parts[last].name : "", c->number,
-                    run_who(comm_worker(t->c, c->rank), who), c->hi - c->lo,
+                    wid_print(comm_worker(t->c, c->rank), who), c->hi - c->lo,
                     c->batch->lo + c->lo - lo);
 }
 

@@ -267,7 +267,6 @@ int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int
  * MU_EPEER, because of `lost`, or 0. Whatever else failed here is to be told, too. */
 int train_break_off(struct train *t, const struct step_todo *todo, int rc, wid lost);
 void train_pause_end(struct train *t); /* it gets on again: how long it did not is told */
-uint64_t train_now_us(void);
 
 /* ---- slices.c ---- */
 
