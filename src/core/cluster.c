@@ -270,6 +270,10 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
     case RECORD_FINISHED:
         j = job_of(c, r->u.finished.job);
         j->finishing = false;
+        j->failing |= r->u.finished.failed != 0; /* It will not be said again why. */
+        if (j->failing) {
+            memcpy(j->why, r->u.finished.why, sizeof(j->why));
+        }
         break;
     case RECORD_CHECKPOINT:
         j = job_of(c, r->u.checkpoint.job);

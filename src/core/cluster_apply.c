@@ -106,6 +106,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->faulted = false;
         j->kind = GENERATION_FRESH;
         j->finished = j->ended = j->failed = j->finishing = j->done = j->saving = false;
+        j->failing = false;
         j->why[0] = '\0';
         j->futile_n = 0;
         j->blame.until_ms = 0;

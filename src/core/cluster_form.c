@@ -286,6 +286,9 @@ static void note_progress(struct job *j, struct effects *fx)
 {
     bool ended = j->finished && j->active != 0 && j->tally.finished_n == j->tally.survivors_n;
 
+    if (j->failing) {
+        record_failed(fx, j, "%s", j->why);
+    }
     j->done |= j->tally.finished_n > 0;
     if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {
         struct record r = {.kind = RECORD_FINISHED,

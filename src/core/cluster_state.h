@@ -183,6 +183,7 @@ struct job {
     bool pending;     /* a membership record is on its way */
     bool creating;    /* its own record is on its way */
     bool finishing;   /* its end is on its way to the journal */
+    bool failing;     /* it has failed, which could not be written yet */
     bool done;        /* a member has said that it has finished, and may have gone since */
     bool saving;
     bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */

@@ -165,6 +165,9 @@ void settle_try(struct step *s, struct step_effects *fx)
         return;
     }
     if (s->phase == STEP_LOADING) {
+        if (settle_differs(s, all.newest, fx)) {
+            return; /* Those who have a state have stopped: nobody will give it. */
+        }
         note_lacking(s, &all);
         if (s->based) { /* Nobody holds a result while one of them lacks the state. */
             regroup(s, all.newest);

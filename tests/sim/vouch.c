@@ -180,7 +180,9 @@ void vouch_stop(struct world *w, uint32_t worker, const struct step_effect *e)
 
 bool vouch_stopped(const struct world *w)
 {
-    const struct era *era = &w->check.eras[w->check.active % GENERATIONS_N];
+    /* All of the first generation may stop before it is active. */
+    const uint64_t number = w->check.active != 0 ? w->check.active : w->check.newest;
+    const struct era *era = &w->check.eras[number % GENERATIONS_N];
     uint32_t stopped_n = 0;
 
     for (uint32_t i = 0; w->check.stopped && i < era->members_n; i++) {
