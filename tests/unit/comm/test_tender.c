@@ -194,7 +194,10 @@ static void a_member_that_comes_late_is_reached_by_the_best_path(void **state)
         kit_config(0, 0, false, &config);
         config.address = kit.members[0].addr;
         if (comm_open(&config, &kit.comms[0], error) != MU_OK) {
-            fail_msg("%s", error);
+            print_message("%s\n", error); /* Somebody else has got the port meanwhile. */
+            kit.comms[0] = NULL;
+            kit_close(&kit);
+            continue;
         }
         assert_string_equal(comm_address(kit.comms[0]), kit.members[0].addr);
         kit_until(comm_linked(kit.comms[1]) == 1);
