@@ -280,19 +280,48 @@ static void a_snapshot_remembers_how_often(void **state)
     expect_failed("it went back 3 times");
 }
 
-/* READYs are compared before a generation is known to be active. */
-static void what_is_found_before_a_generation_is_active_counts_when_it_is(void **state)
+static void all_heal_in_a_fresh_generation(void)
 {
     for (const char *n = "abc"; *n != '\0'; n++) {
         at((char[]){*n, '\0'})->flags = NODE_HEAL;
     }
     join("a b c");
     pass(WINDOW_MS);
-    diverge(2, 0);
+    at("a")->reports[0].entered = at("b")->reports[0].entered = 1;
+    stops("a", FAULT_STATES, "b", 2, 0);
+    stops("b", FAULT_STATES, "b", 2, 0);
     expect_generation("fresh", "a b c");
     assert_int_equal(job().active, 0);
+}
+
+/* READYs are compared before a generation is known to be active. */
+static void what_is_found_before_a_generation_is_active_counts_when_it_is(void **state)
+{
+    all_heal_in_a_fresh_generation();
+    at("c")->reports[0].entered = 1;
+    stops("c", FAULT_STATES, "b", 2, 0);
     settle();
     expect_failed("after step 2 the states of the workers differ; the odd one is n2.0#1");
+}
+
+/* Nobody will give it a state, so the generation will never be active. */
+static void one_that_stops_before_it_has_a_state_ends_the_job(void **state)
+{
+    all_heal_in_a_fresh_generation();
+    stops("c", FAULT_STATES, "b", 0, 0);
+    expect_failed("the states of the workers differ; the odd one is n2.0#1");
+}
+
+/* It can't be known from anybody afterwards. */
+static void a_job_that_has_failed_is_written_again_after_a_failed_write(void **state)
+{
+    trained("a b c", 10, 20);
+    hold();
+    stops("a", FAULT_GRADIENTS, "a", 20, 15);
+    fail_all();
+    pass(f.config.retry_ms);
+    sync_all();
+    expect_failed("workers computed different gradients");
 }
 
 static void those_who_died_when_they_had_stopped_are_heard(void **state)
@@ -331,6 +360,8 @@ int main(void)
         CASE(the_next_orchestrator_heals_what_the_last_gave_up),
         CASE(a_snapshot_remembers_how_often),
         CASE(what_is_found_before_a_generation_is_active_counts_when_it_is),
+        CASE(one_that_stops_before_it_has_a_state_ends_the_job),
+        CASE(a_job_that_has_failed_is_written_again_after_a_failed_write),
         CASE(those_who_died_when_they_had_stopped_are_heard),
     };
 
