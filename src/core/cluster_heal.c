@@ -95,11 +95,12 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
     w->fault_step = r->step;
     w->odd = r->odd;
     w->agreed = r->agreed;
-    if (w->active_inc != w->incarnation && (r->entered != 0 || j->tally.survivors_n > 0)) {
+    /* One that stopped before it had a state is no member of what could become active. */
+    if (w->active_inc != w->incarnation &&
+        (r->entered != 0 || j->tally.survivors_n > 0 || n->heals)) {
         return; /* Its generation is not active yet: it is judged when it is. */
     }
-    /* One that stopped before it had a state: its generation will never be active. */
-    if (f.gradients || !n->heals || j->finished || w->active_inc != w->incarnation) {
+    if (f.gradients || !n->heals || j->finished) {
         end_job(c, j, &f, "", fx);
     } else {
         j->faulted = true;

@@ -165,7 +165,11 @@ void settle_try(struct step *s, struct step_effects *fx)
         return;
     }
     if (s->phase == STEP_LOADING) {
-        if (settle_differs(s, all.newest, fx)) {
+        s->committed = all.newest; /* What they differ in is the step after this one. */
+        const bool differs = settle_differs(s, all.newest, fx);
+
+        s->committed = 0;
+        if (differs) {
             return; /* Those who have a state have stopped: nobody will give it. */
         }
         note_lacking(s, &all);

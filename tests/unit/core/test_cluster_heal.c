@@ -280,10 +280,11 @@ static void a_snapshot_remembers_how_often(void **state)
     expect_failed("it went back 3 times");
 }
 
-static void all_heal_in_a_fresh_generation(void)
+/* Two of a fresh generation have stopped; the third has no state yet. */
+static void two_stop_in_a_fresh_generation(uint8_t flags)
 {
     for (const char *n = "abc"; *n != '\0'; n++) {
-        at((char[]){*n, '\0'})->flags = NODE_HEAL;
+        at((char[]){*n, '\0'})->flags = flags;
     }
     join("a b c");
     pass(WINDOW_MS);
@@ -297,7 +298,7 @@ static void all_heal_in_a_fresh_generation(void)
 /* READYs are compared before a generation is known to be active. */
 static void what_is_found_before_a_generation_is_active_counts_when_it_is(void **state)
 {
-    all_heal_in_a_fresh_generation();
+    two_stop_in_a_fresh_generation(NODE_HEAL);
     at("c")->reports[0].entered = 1;
     stops("c", FAULT_STATES, "b", 2, 0);
     settle();
@@ -307,7 +308,7 @@ static void what_is_found_before_a_generation_is_active_counts_when_it_is(void *
 /* Nobody will give it a state, so the generation will never be active. */
 static void one_that_stops_before_it_has_a_state_ends_the_job(void **state)
 {
-    all_heal_in_a_fresh_generation();
+    two_stop_in_a_fresh_generation(0);
     stops("c", FAULT_STATES, "b", 0, 0);
     expect_failed("the states of the workers differ; the odd one is n2.0#1");
 }
