@@ -167,13 +167,19 @@ bool save_next(const struct step *s, struct step_todo *todo)
     return false;
 }
 
+/* It saves the last state if those who write it now fail: so it waits until it knows that. */
+static bool stands_by(const struct step *s, enum save_place place)
+{
+    return place == SAVE_DISK && is_needed(s, place) && is_first(s, place);
+}
+
 bool save_lacks(const struct step *s, enum save_place place)
 {
     const struct saving *v = &s->saves[place];
 
     return may_save(s, place) &&
            (v->own.decided != s->committed || (v->own.step == s->committed && is_busy(v)) ||
-            (v->group != NULL && v->step == s->committed && ends(s, v)) ||
+            (v->group != NULL && v->step == s->committed && (ends(s, v) || stands_by(s, place))) ||
             (v->alone && is_needed(s, place) && is_first(s, place)));
 }
 
@@ -421,6 +427,17 @@ static void end_try(struct step *s, enum save_place place, struct step_effects *
     }
 }
 
+/* It is for another to end: will that be? */
+static void follow_try(struct step *s, enum save_place place, struct step_effects *fx)
+{
+    const struct saving *v = &s->saves[place];
+    const bool lost = !is_left(s, v, v->first);
+
+    if (lost || v->said[v->first] == SAVE_FAILED) {
+        give_up(s, place, lost, fx);
+    }
+}
+
 void save_try(struct step *s, struct step_effects *fx)
 {
     for (int i = 0; i < SAVES_N && s->group != NULL; i++) {
@@ -430,8 +447,8 @@ void save_try(struct step *s, struct step_effects *fx)
             if (!v->ending) {
                 end_try(s, i, fx);
             }
-        } else if (v->group != NULL && !is_left(s, v, v->first)) {
-            give_up(s, i, true, fx);
+        } else if (v->group != NULL) {
+            follow_try(s, i, fx);
         }
         decide(s, i, fx);
     }
