@@ -95,12 +95,16 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
     w->fault_step = r->step;
     w->odd = r->odd;
     w->agreed = r->agreed;
-    /* One that stopped before it had a state is no member of what could become active. */
+    /* Its generation is not active yet: it is judged when it is. Or one was given up, and it has
+     * not heard of that. */
     if (w->active_inc != w->incarnation &&
-        (r->entered != 0 || j->tally.survivors_n > 0 || n->heals)) {
-        return; /* Its generation is not active yet: it is judged when it is. */
+        (r->entered != 0 || j->tally.survivors_n > 0 || job_heals(j))) {
+        return;
     }
-    if (f.gradients || !n->heals || j->finished) {
+    if (w->active_inc != w->incarnation) {
+        /* It has stopped before it had a state: its generation will never be active. */
+        end_job(c, j, &f, n->heals ? "; it can't heal: what they started from differs" : "", fx);
+    } else if (f.gradients || !n->heals || j->finished) {
         end_job(c, j, &f, "", fx);
     } else {
         j->faulted = true;

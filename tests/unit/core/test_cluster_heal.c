@@ -313,6 +313,13 @@ static void one_that_stops_before_it_has_a_state_ends_the_job(void **state)
     expect_failed("the states of the workers differ; the odd one is n2.0#1");
 }
 
+static void what_the_first_members_start_from_differs_and_nothing_heals_that(void **state)
+{
+    two_stop_in_a_fresh_generation(NODE_HEAL);
+    stops("c", FAULT_STATES, "b", 0, 0);
+    expect_failed("it can't heal: what they started from differs");
+}
+
 /* It can't be known from anybody afterwards. */
 static void a_job_that_has_failed_is_written_again_after_a_failed_write(void **state)
 {
@@ -362,6 +369,7 @@ int main(void)
         CASE(a_snapshot_remembers_how_often),
         CASE(what_is_found_before_a_generation_is_active_counts_when_it_is),
         CASE(one_that_stops_before_it_has_a_state_ends_the_job),
+        CASE(what_the_first_members_start_from_differs_and_nothing_heals_that),
         CASE(a_job_that_has_failed_is_written_again_after_a_failed_write),
         CASE(those_who_died_when_they_had_stopped_are_heard),
     };
