@@ -35,6 +35,7 @@ QUICK = ('cli', 'e2e_quick', 'python_core_module', 'python_core_run')  # … and
 SLOW = ('mutations',)  # left out of `quick`
 ONLY_FULL = ('bench',)
 ABOUT = {'quick': '1 minute', 'test': '8 minutes', 'full': '2 hours'}  # on two cores, the first time
+SWEPT = ('unit', 'ckpt')  # whole with ASan, too: no memory, a disk that fails
 SANITIZERS = 'halt_on_error=1:abort_on_error=1:print_summary=1'
 TOLD_LINES = 60  # of what a failed program said
 END_S = 10  # from SIGTERM to SIGKILL
@@ -66,7 +67,7 @@ class Test:
         env = {'MALLOC_PERTURB_': str(random.randrange(1, 256)), 'ASAN_OPTIONS': SANITIZERS,
                'UBSAN_OPTIONS': SANITIZERS + ':print_stacktrace=1', **os.environ, **self.env,
                'MUSTER_TEST_LOGS': self.log}
-        if os.path.basename(self.build) == 'build-tsan':  # Samples: it is ten times slower.
+        if self.is_sample():
             env.pop('MUSTER_TEST_FULL', None)
         with open(self.log + '.tap', 'wb') as out, open(self.log + '.log', 'wb') as err:
             try:
@@ -81,6 +82,11 @@ class Test:
         with open(self.log + '.tap', encoding='utf-8', errors='replace') as out:
             found = results.read(out.read(), self.process.returncode, late)
         return found, time.monotonic() - began
+
+    def is_sample(self):
+        """A sanitizer is slow: of sweeps over schedules, which the plain build runs whole, it gets a sample."""
+        folder = os.path.basename(self.build)
+        return folder == 'build-tsan' or (folder == 'build-asan' and self.stage not in SWEPT)
 
     def end(self):
         """It is asked first: it may have processes of its own to end."""
