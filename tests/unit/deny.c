@@ -50,7 +50,8 @@ void deny_begin(uint32_t nth)
 void deny_begin_here(uint32_t nth)
 {
     deny_begin(nth);
-    here = here_only = true;
+    here = true;
+    here_only = true;
 }
 
 void deny_end(void)
