@@ -27,11 +27,6 @@ void crew_group(struct crew *c, bool settled)
     d->broken = MU_OK;
 }
 
-uint64_t crew_boot_ms(void)
-{
-    return run_boot_us() / 1000;
-}
-
 /* ---- effects ---- */
 
 /* If it is lost the link is, and all settle anew. */
@@ -111,7 +106,7 @@ void crew_close(struct crew *c)
 void crew_event(struct crew *c, struct step_event e)
 {
     HOOK();
-    e.now_ms = crew_boot_ms();
+    e.now_ms = clock_boot_ms();
     pthread_mutex_lock(&c->lock);
     step_event(&c->step, &e, &c->fx);
     pthread_mutex_unlock(&c->lock);
@@ -122,7 +117,7 @@ void crew_event(struct crew *c, struct step_event e)
  * goes well in it. */
 static void leave_term(struct crew *c, uint64_t term, struct step_event e)
 {
-    struct step_event call = {.now_ms = crew_boot_ms()};
+    struct step_event call = {.now_ms = clock_boot_ms()};
     struct step_todo todo;
     uint64_t done_n;
     bool held;
@@ -148,7 +143,7 @@ static void leave_term(struct crew *c, uint64_t term, struct step_event e)
             step_event(&c->step, &call, &c->fx);
         }
     }
-    e.now_ms = crew_boot_ms();
+    e.now_ms = clock_boot_ms();
     step_event(&c->step, &e, &c->fx);
     pthread_mutex_unlock(&c->lock);
 }
@@ -230,7 +225,7 @@ int crew_news(struct crew *c)
     pthread_mutex_lock(&run->lock);
     c->news = run->news; /* Whatever comes from here on is looked at again. */
     const wid self = run->life.worker;
-    const uint64_t active = run->active, lease_ms = run->alone ? crew_boot_ms() : run->lease_ms;
+    const uint64_t active = run->active, lease_ms = run->alone ? clock_boot_ms() : run->lease_ms;
     /* The data plane may have yet to take the name. */
     const bool named = !run->forgetting && (run->alone || data_is_named(run));
 
@@ -270,7 +265,7 @@ int crew_news(struct crew *c)
 /* How long it is until then, but no longer than `most`. */
 static uint64_t left_ms(uint64_t due_ms, uint64_t most)
 {
-    const uint64_t now_ms = crew_boot_ms();
+    const uint64_t now_ms = clock_boot_ms();
 
     return MIN(due_ms - MIN(due_ms, now_ms), most);
 }
@@ -278,7 +273,7 @@ static uint64_t left_ms(uint64_t due_ms, uint64_t most)
 void crew_wait(struct crew *c, uint64_t due_ms)
 {
     struct mu_run *run = c->run;
-    const uint64_t until_ms = run_now_ms() + left_ms(due_ms, NEWS_MS);
+    const uint64_t until_ms = clock_ms() + left_ms(due_ms, NEWS_MS);
     bool in_time = true;
 
     pthread_mutex_lock(&run->lock);
@@ -346,7 +341,7 @@ static int move(struct crew *c, const struct step_todo *todo)
     if (rc == MU_EPEER && !is_fenced(c)) {
         crew_event(c, (struct step_event){.kind = STEP_ON_CLAIM, .term = comm_claim(comm)});
         if (step_term(&c->step) == todo->term) {
-            crew_wait(c, crew_boot_ms() + MOVE_MS); /* The agent will say what that one knows. */
+            crew_wait(c, clock_boot_ms() + MOVE_MS); /* The agent will say what that one knows. */
         }
     }
     return MU_OK;

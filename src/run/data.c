@@ -150,7 +150,7 @@ static void *follow_main(void *arg)
 
     pthread_mutex_lock(&run->lock);
     while (call_state(run) == MU_OK) {
-        const uint64_t now_ms = run_now_ms(), newest = run_newest(run);
+        const uint64_t now_ms = clock_ms(), newest = run_newest(run);
         const bool away = run->data.away;
         const bool again = newest != 0 && !away && data_linked(run) != newest;
 

@@ -112,7 +112,7 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
     run->wake_fd = -1;
     agent_line_init(&run->line, &run->place);
     /* Numbers of requests grow even if a worker's process starts again in the same life. */
-    run->request = run_boot_us();
+    run->request = clock_boot_us();
     if (config->address != NULL) {
         snprintf(run->now.addr, sizeof(run->now.addr), "%s", config->address);
     }
@@ -175,11 +175,10 @@ static int wait_for_life(struct mu_run *run, uint64_t due_ms)
 
 static int join_agent(struct mu_run *run, uint64_t due_ms)
 {
-    const uint64_t now_ms = run_now_ms(), left_ms = due_ms - MIN(due_ms, now_ms);
     int rc;
 
     run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, left_ms, false)
+    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, run_left_ms(due_ms), false)
                            : run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
     if (rc == MU_OK) {
         rc = control_start(run);

@@ -8,6 +8,7 @@
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
+#include "base/clock.h"
 #include "comm/comm.h"
 #include "core/config.h"
 #include "core/text.h"
@@ -180,11 +181,9 @@ static inline int32_t run_rank(const struct mu_run *run)
 /* Keeps the text for mu_error() and gives status. */
 int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-uint64_t run_now_us(void);
-uint64_t run_now_ms(void);
-uint64_t run_boot_us(void); /* also while the host sleeps */
 /* UINT64_MAX for a negative timeout. */
 uint64_t run_due_ms(int64_t timeout_ms);
+uint64_t run_left_ms(uint64_t due_ms); /* until then */
 
 /* ---- control.c: the thread ---- */
 

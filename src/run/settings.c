@@ -160,7 +160,7 @@ static int ask_run(struct mu_run *run, struct config_ask *a)
         rc = ask_once(run, a);
         a->m.after = a->got.version;
     } while (rc == MU_OK && a->m.verb == CONFIG_WATCH && a->got.n == 0 &&
-             run_now_ms() < a->ask.due_ms);
+             clock_ms() < a->ask.due_ms);
     return rc;
 }
 

@@ -64,7 +64,7 @@ static void on_diverged(struct train *t, const struct step_effect *e)
     }
     log_error(AREA, "%s", why);
     pthread_mutex_lock(&t->crew.run->lock);
-    t->fault.ms = run_now_ms();
+    t->fault.ms = clock_ms();
     t->fault.named = false;
     t->fault.told = false;
     pthread_mutex_unlock(&t->crew.run->lock);
