@@ -68,7 +68,6 @@ static void emit(struct step_effects *fx, const struct step_effect *e)
     switch (e->kind) {
     case STEP_REPORT:
         publish(c);
-        c->effect(c, e);
         break;
     case STEP_SEND_READY:
         mail(c, e->term, WIRE_READY, e->ready);
@@ -298,7 +297,7 @@ static bool is_fenced(struct crew *c)
     struct mu_run *run = c->run;
 
     pthread_mutex_lock(&run->lock);
-    const bool fenced = run->newest != NULL && run->newest->g.number > c->generation;
+    const bool fenced = run_newest(run) > c->generation;
 
     pthread_mutex_unlock(&run->lock);
     return fenced;
@@ -347,16 +346,20 @@ static int move(struct crew *c, const struct step_todo *todo)
     return MU_OK;
 }
 
-static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
+/* Takes what is said next, as comm_hear() gives it. */
+static int hear_one(struct crew *c, int64_t for_ms, uint32_t *rank_out)
 {
     const uint8_t *key = step_group(&c->step)->g.key;
+    uint8_t frame[FRAME_MAX];
     struct wire_scratch none = {0};
     struct wire_header h;
     union wire_any msg;
+    size_t n;
+    int rc = comm_hear(c->run->data.comm, for_ms, frame, sizeof(frame), &n, rank_out, NULL);
 
-    if (wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
+    if (rc != MU_OK || wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
         !step_fence(&c->step, h.generation, key)) {
-        return;
+        return rc;
     }
     if (h.type == WIRE_READY) {
         crew_event(
@@ -368,16 +371,14 @@ static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
                                           .term = h.generation,
                                           .u.settle = &msg.settle});
     }
+    return MU_OK;
 }
 
 void crew_listen(struct crew *c)
 {
-    uint8_t frame[FRAME_MAX];
     uint32_t rank;
-    size_t n;
 
-    while (comm_hear(c->run->data.comm, 0, frame, sizeof(frame), &n, &rank, NULL) == MU_OK) {
-        take_frame(c, frame, n); /* If a link broke, whatever is next will find out. */
+    while (hear_one(c, 0, &rank) == MU_OK) { /* If a link broke, whatever is next will find out. */
     }
 }
 
@@ -386,21 +387,17 @@ int crew_hear(struct crew *c, const struct step_todo *todo)
     struct comm *comm = c->run->data.comm;
     const int64_t for_ms = (int64_t)MAX(left_ms(todo->due_ms, NEWS_MS), 1);
     const uint32_t nudges = comm_nudges(comm);
-    uint8_t frame[FRAME_MAX];
     uint32_t rank;
-    size_t n;
     int rc;
 
     if (nudges != c->nudges) {
         c->nudges = nudges;
         crew_event(c, (struct step_event){.kind = STEP_ON_NUDGED});
     }
-    rc = comm_hear(comm, for_ms, frame, sizeof(frame), &n, &rank, NULL);
-    if (rc == MU_OK) {
-        take_frame(c, frame, n);
-    } else if (rc == MU_EPEER) {
+    rc = hear_one(c, for_ms, &rank);
+    if (rc == MU_EPEER) {
         crew_failed(c, todo->term, comm_worker(comm, rank), 0);
-    } else if (rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
+    } else if (rc != MU_OK && rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
         return run_fail(rc, "the data plane failed: %s", mu_strerror(rc));
     }
     return MU_OK;

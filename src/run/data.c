@@ -1,5 +1,6 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
  * told what the agent says, and a thread by which it follows that where it may have to wait. */
+#include "base/address.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/thread.h"
@@ -113,6 +114,22 @@ static void rename_comm(struct mu_run *run)
     call_news(run);
 }
 
+/* An agent may have been given a name (--address), and the data plane wants numbers, which stay as
+ * they are. So does a name that nobody knows: that worker can't be reached then, and whoever waits
+ * for it says who is missing. */
+static void resolve(char addr[ADDR_MAX_LEN])
+{
+    char error[ADDRESS_ERROR_MAX];
+    struct endpoint e;
+    struct address a;
+
+    if (endpoint_parse(addr, 0, &e, error) == MU_OK &&
+        endpoint_address(&e, false, &a, error) != MU_OK &&
+        endpoint_address(&e, true, &a, error) == MU_OK) {
+        address_print(&a.sa, addr, ADDR_MAX_LEN);
+    }
+}
+
 /* Links to whomever the newest generation names. */
 static void want_newest(struct mu_run *run)
 {
@@ -127,7 +144,9 @@ static void want_newest(struct mu_run *run)
     if (comm_unlinked(run->data.comm, WANT_MS, &missing, 1) > 0) {
         log_debug(AREA, "%s does not answer yet", wid_print(missing, who));
     }
-    run_resolve(&m->g);
+    for (uint32_t i = 0; i < m->g.members_n; i++) {
+        resolve(m->g.members[i].addr); /* That may take long. */
+    }
     (void)comm_want(run->data.comm, &m->g); /* It is asked again while there are none. */
     membership_close(m);
     pthread_mutex_lock(&run->lock);

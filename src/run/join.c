@@ -158,18 +158,16 @@ static int join_alone(struct mu_run *run)
 static int wait_for_life(struct mu_run *run, uint64_t due_ms)
 {
     bool in_time = true;
-    int rc = call_enter(run);
+    int rc;
 
-    if (rc != MU_OK) {
-        return rc;
-    }
+    pthread_mutex_lock(&run->lock);
     while ((rc = call_state(run)) == MU_OK && !run->attached && in_time) {
         in_time = call_wait(run, due_ms);
     }
     if (rc == MU_OK && !run->attached) {
         rc = run_fail(MU_ETIMEDOUT, "the agent of this node does not answer");
     }
-    call_exit(run);
+    pthread_mutex_unlock(&run->lock);
     return rc;
 }
 
@@ -207,12 +205,6 @@ static int check_config(const mu_config *config)
     return MU_OK;
 }
 
-/* One run per process: its agent knows it by one connection. */
-static bool claim(void)
-{
-    return atomic_exchange(&joined_pid, getpid()) != getpid();
-}
-
 int mu_join(const mu_config *config, mu_run **run_out)
 {
     mu_config defaults;
@@ -229,7 +221,8 @@ int mu_join(const mu_config *config, mu_run **run_out)
     if (rc != MU_OK) {
         return rc;
     }
-    if (!claim()) {
+    /* One run per process: its agent knows it by one connection. */
+    if (atomic_exchange(&joined_pid, getpid()) == getpid()) {
         return run_fail(MU_EBUSY, "this process has joined already: mu_leave() first");
     }
     rc = run_open(config, &run);

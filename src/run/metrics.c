@@ -34,6 +34,17 @@ static int too_many(const char *name)
     return run_fail(MU_ELIMIT, "a job has up to %d numbers: %s is one too many", METRICS_MAX, name);
 }
 
+int metrics_check(const char *name)
+{
+    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
+        return run_fail(MU_EINVAL,
+                        "the name of a number is 1 to %d letters, digits, dots, dashes "
+                        "and underscores",
+                        METRIC_NAME_MAX - 1);
+    }
+    return MU_OK;
+}
+
 int metrics_add(struct mu_run *run, const char *name)
 {
     struct metrics *m = &run->metrics;
@@ -81,15 +92,11 @@ static int keep(struct mu_run *run, const char *name, double value)
 
 int mu_log(mu_run *run, const char *name, double value)
 {
-    int rc;
+    int rc = metrics_check(name);
 
-    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
-        return run_fail(MU_EINVAL,
-                        "the name of a number is 1 to %d letters, digits, dots, dashes "
-                        "and underscores",
-                        METRIC_NAME_MAX - 1);
+    if (rc == MU_OK) {
+        rc = call_enter(run);
     }
-    rc = call_enter(run);
     if (rc != MU_OK) {
         return rc;
     }

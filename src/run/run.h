@@ -95,13 +95,9 @@ struct crew;
 struct train;
 
 struct trainer_ops {
-    /* Is it set up? Then it has the group: nobody else makes calls in it. */
-    bool (*is_started)(const struct train *t);
     /* Fills in what a report says of training, and the crew does not know: phase, checkpoint. A
      * fault that the agent is not to know yet is left out. */
     void (*report)(const struct train *t, struct report *r);
-    /* People want a checkpoint of the next step. */
-    void (*want_save)(struct train *t);
     /* This worker leaves: others may need what it knows, and what is being saved is to be whole.
      * The lock is given away meanwhile. */
     void (*leave)(struct train *t);
@@ -158,6 +154,8 @@ struct mu_run {
     struct crew *crew;                 /* NULL: it has done nothing with the others yet */
     struct train *train;               /* NULL: it does not train with mu_next() */
     const struct trainer_ops *trainer; /* set with `train` */
+    bool trains;              /* it is set up, and has the group: nobody else makes calls in it */
+    _Atomic bool save_wanted; /* somebody wants a checkpoint of the next step */
     struct metrics metrics;
 };
 
@@ -221,6 +219,7 @@ void told_forget(struct mu_run *run);   /* asks for another life, once */
 
 /* ---- metrics.c ---- */
 
+int metrics_check(const char *name); /* MU_EINVAL: it can't be one's name; says why */
 /* Names another metric of the steps; copied. MU_EEXIST, MU_ELIMIT; says why. */
 int metrics_add(struct mu_run *run, const char *name);
 /* Their values for this step, in the order of their names: said when there is time, the newest
@@ -300,11 +299,6 @@ bool regroup_is_other(const struct mu_run *run);
 int regroup_left_out(struct mu_run *run);
 /* Calls are made no more: nobody is in one. */
 void regroup_close(struct mu_run *run);
-
-/* ---- resolve.c ---- */
-
-/* Numbers for addresses that are names. That may wait, so it is called without the lock. */
-void run_resolve(struct generation *g);
 
 /* ---- call.c: what every call begins and ends with ---- */
 

@@ -185,7 +185,7 @@ static void on_lease(struct mu_run *run, const struct msg_lease *m)
 {
     run->lease_ms = MAX(run->lease_ms, m->sent_ms);
     if (run->saves_known && m->saves != run->saves && m->saves != 0 && run->train != NULL) {
-        run->trainer->want_save(run->train);
+        run->save_wanted = true;
     }
     run->saves = m->saves;
     run->saves_known = true;

@@ -134,11 +134,6 @@ void train_effect(struct crew *c, const struct step_effect *e)
     struct train *t = (struct train *)c;
 
     switch (e->kind) {
-    case STEP_REPORT:
-        pthread_mutex_lock(&c->run->lock);
-        t->told.step = c->run->now.step;
-        pthread_mutex_unlock(&c->run->lock);
-        break;
     case STEP_DROP:
         blocks_clear(&t->blocks);
         break;

@@ -49,7 +49,7 @@ int train_save_open(struct train *t)
     if (t->heals) {
         disk->config.keep = MAX(disk->config.keep, HEAL_KEEP);
     }
-    t->saves.ms = clock_ms();
+    t->save_ms = clock_ms();
     for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
         struct saver *s = &t->savers[i];
 
@@ -225,7 +225,7 @@ void train_save(struct train *t, const struct step_todo *todo)
         log_error(AREA, "step %" PRIu64 " is not saved: %s", todo->step, mu_error());
     }
     if (!s->config.memory) {
-        t->saves.ms = clock_ms();
+        t->save_ms = clock_ms();
         pthread_mutex_lock(&t->crew.run->lock);
         t->told.save_us = clock_us() - began_us;
         pthread_mutex_unlock(&t->crew.run->lock);
@@ -280,14 +280,14 @@ void train_save_ends(struct train *t, const struct step_effect *e)
 void train_save_ahead(struct train *t)
 {
     const struct saver *disk = &t->savers[SAVE_DISK];
-    const bool late = disk->config.every_ms > 0 && step_rank(&t->crew.step) == 0 &&
-                      clock_ms() >= t->saves.ms + disk->config.every_ms;
+    const bool late = disk->config.every.ms > 0 && step_rank(&t->crew.step) == 0 &&
+                      clock_ms() >= t->save_ms + disk->config.every.ms;
 
     for (int i = 0; i < SAVES_N; i++) {
         make_room(t, (enum save_place)i, &t->savers[i]);
     }
-    if (disk->open && (atomic_exchange(&t->saves.wanted, false) || late)) {
-        t->saves.ms = clock_ms();
+    if (disk->open && (atomic_exchange(&t->crew.run->save_wanted, false) || late)) {
+        t->save_ms = clock_ms();
         crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVE});
     }
 }
@@ -301,7 +301,7 @@ int mu_checkpoint(mu_run *run)
         return rc;
     }
     if (t->savers[SAVE_DISK].open) {
-        t->saves.wanted = true; /* mu_next() looks. */
+        run->save_wanted = true; /* mu_next() looks. */
     } else {
         rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
                                  "MUSTER_CKPT_DIR or mu_config.ckpt_dir");
