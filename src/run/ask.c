@@ -31,11 +31,6 @@ struct ask *ask_find(struct mu_run *run, enum wire_type answer, uint64_t request
     return NULL;
 }
 
-uint32_t ask_left_ms(const struct ask *a)
-{
-    return (uint32_t)MIN(run_left_ms(a->due_ms), (uint64_t)UINT32_MAX);
-}
-
 int ask_wait(struct mu_run *run, struct ask *a, const char *late)
 {
     const uint64_t late_ms = a->due_ms == UINT64_MAX ? UINT64_MAX : a->due_ms + LATE_MS;

@@ -149,14 +149,12 @@ static void leave_term(struct crew *c, uint64_t term, struct step_event e)
 
 void crew_regroup(struct crew *c)
 {
-    const struct step_event e = {.kind = STEP_ON_REGROUP};
-
     pthread_mutex_lock(&c->lock);
     const bool moves = step_newest(&c->step) > term_generation(step_term(&c->step));
 
     pthread_mutex_unlock(&c->lock);
     if (moves) {
-        leave_term(c, 0, e);
+        leave_term(c, 0, (struct step_event){.kind = STEP_ON_REGROUP});
     }
 }
 

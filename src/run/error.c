@@ -26,9 +26,9 @@ uint64_t run_due_ms(int64_t timeout_ms)
     return timeout_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)timeout_ms;
 }
 
-uint64_t run_left_ms(uint64_t due_ms)
+uint32_t run_left_ms(uint64_t due_ms)
 {
     const uint64_t now_ms = clock_ms();
 
-    return due_ms - MIN(due_ms, now_ms);
+    return (uint32_t)MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)UINT32_MAX);
 }

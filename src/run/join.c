@@ -29,17 +29,16 @@ void mu_config_init(mu_config *config)
 
 static int parse(const char *name, int base, uint64_t max, uint64_t *out)
 {
-    const char *text = getenv(name);
+    const char *set = getenv(name), *text = set != NULL ? set : "";
     unsigned long long value;
     char *end;
 
     errno = 0;
-    value = text != NULL && text[0] != '-' ? strtoull(text, &end, base) : 0;
-    if (text == NULL || text[0] == '\0' || text[0] == '-' || *end != '\0' || errno != 0 ||
-        value > max) {
+    value = strtoull(text, &end, base);
+    if (text[0] == '\0' || text[0] == '-' || *end != '\0' || errno != 0 || value > max) {
         return run_fail(MU_EINVAL,
                         "MUSTER_SOCKET is set, but %s is '%s': only `muster run` sets them", name,
-                        text != NULL ? text : "");
+                        text);
     }
     *out = value;
     return MU_OK;

@@ -9,11 +9,8 @@ _Static_assert(METRICS_MAX == MU_METRICS_MAX, "what a trainer may name fits into
 
 static void make_due(struct mu_run *run)
 {
-    struct metrics *m = &run->metrics;
-    const bool was_due = m->pace.due;
-
-    m->pace.due = m->n + m->logged_n > 0;
-    if (m->pace.due && !was_due) {
+    if (!run->metrics.pace.due) {
+        run->metrics.pace.due = true;
         control_wake(run);
     }
 }

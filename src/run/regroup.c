@@ -198,7 +198,7 @@ int regroup(struct mu_run *run, uint64_t due_ms)
  * there: so it listens. The lock is given away meanwhile. */
 static int listen(struct mu_run *run, uint64_t due_ms)
 {
-    const uint64_t for_ms = MIN(run_left_ms(due_ms), (uint64_t)LISTEN_MS);
+    const uint64_t for_ms = MIN(run_left_ms(due_ms), (uint32_t)LISTEN_MS);
     const struct step_todo todo = {.term = run->data.group, .due_ms = clock_boot_ms() + for_ms};
     int rc;
 

@@ -181,7 +181,7 @@ int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 
 
 /* UINT64_MAX for a negative timeout. */
 uint64_t run_due_ms(int64_t timeout_ms);
-uint64_t run_left_ms(uint64_t due_ms); /* until then */
+uint32_t run_left_ms(uint64_t due_ms); /* until then, or the most that a message can say */
 
 /* ---- control.c: the thread ---- */
 
@@ -233,7 +233,6 @@ void metrics_say(struct mu_run *run);
 /* What every question begins with: the bytes that go with it are sound, and the run goes on. Says
  * why not. */
 int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n);
-uint32_t ask_left_ms(const struct ask *a); /* of its time */
 /* Waits for the answer to what was sent. MU_OK: there is one, and its status says how it went;
  * otherwise what call_state() says. late: its text, if none comes in time. */
 int ask_wait(struct mu_run *run, struct ask *a, const char *late);
@@ -261,13 +260,13 @@ int settings_alone(struct mu_run *run, struct config_ask *a);
 
 /* ---- settings_list.c ---- */
 
-/* One block: the value, aligned for anything, then a zero byte and the key; or the key alone (value
- * NULL: it was removed). MU_ENOMEM. */
-int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
-                 uint64_t version);
+/* One block: the value, aligned for anything, then a zero byte and the key; or the key alone
+ * (removed). MU_ENOMEM. */
+int setting_make(mu_setting *setting, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version);
 /* Adds one to what has come. MU_ENOMEM. */
-int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
-                 uint64_t version);
+int settings_add(struct config_ask *a, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version);
 void settings_sort(mu_settings *settings); /* by key */
 
 /* ---- data.c: the data plane's life ---- */

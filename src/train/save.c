@@ -125,7 +125,7 @@ static void copy_range(const struct save_copy *c, uint64_t lo, uint64_t hi)
         const uint64_t a = MAX(at, lo), b = MIN(end, hi);
 
         if (a < b) {
-            memcpy(c->data + (a - lo), c->pieces[i].from + (a - at), b - a);
+            memcpy(c->data + (a - lo), c->pieces[i].data + (a - at), b - a);
         }
         at = end;
     }

@@ -40,11 +40,8 @@ static int take_every(struct save_config *c)
 {
     const char *text = env_text("MUSTER_CKPT_EVERY");
 
-    if (text == NULL) {
-        c->every = (struct ckpt_every){.ms = EVERY_MS};
-        return MU_OK;
-    }
-    if (ckpt_every_read(text, &c->every)) {
+    c->every = (struct ckpt_every){.ms = EVERY_MS};
+    if (text == NULL || ckpt_every_read(text, &c->every)) {
         return MU_OK;
     }
     return run_fail(MU_EINVAL,

@@ -113,7 +113,7 @@ struct blocks {
     struct block *items; /* by lo; room for `slices` */
     uint32_t n, slices_n;
     uint8_t **spare; /* buffers that nobody uses */
-    uint32_t spare_n, spare_cap;
+    uint32_t spare_n;
     struct comm_part *trees; /* what calls point to: slices_n for each part, and for the metrics */
 
     /* the slice that is being put: its place is known, its parts are added one by one */
