@@ -13,4 +13,8 @@ int thread_start(pthread_t *thread_out, void *(*main)(void *arg), void *arg);
 /* A condition whose times are those of the monotonic clock. On Linux it can't fail. */
 void thread_condition(pthread_cond_t *cond_out);
 
+/* Waits for such a condition until due_ms (base/clock.h; UINT64_MAX: for ever). False: the time was
+ * over. */
+bool thread_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t due_ms);
+
 #endif

@@ -21,7 +21,8 @@
  *   remove.c    folders taken away, so that nobody takes half of one for a whole
  *   export.c    files that other tools can open: raw or .npz (npz.c)
  *   file.c      the few system calls that all of this is made of, each with a HOOK(); name.c: what
- *               folders and files are called; lines.c: texts that end with their sha256; sum.c
+ *               folders and files are called; lines.c: texts that end with their sha256; sum.c;
+ *               every.c: how often
  *
  * Nothing here waits for another process, logs, or keeps a thread. Every function may be used from
  * any thread; a struct by one at a time. What a person should read is put in *why. */
@@ -46,6 +47,15 @@ struct ckpt_why {
 /* Gives rc. why may be NULL. */
 int ckpt_say(struct ckpt_why *why, int rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* How often one is made: 0: not by that. */
+struct ckpt_every {
+    uint64_t steps;
+    uint64_t ms;
+};
+
+/* "200": steps; "90s", "10m", "1h", "500ms": time. False: it is neither. */
+bool ckpt_every_read(const char *text, struct ckpt_every *every_out);
 
 /* ---- what a checkpoint is ---- */
 

@@ -1,10 +1,10 @@
 /* `muster ckpt show`: what one checkpoint holds, and where the run stood. */
+#include "base/clock.h"
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const struct ckpt_column columns[] = {
     {"  PART", false},
@@ -15,12 +15,9 @@ static const struct ckpt_column columns[] = {
 /* ", 3 hours ago"; a clock may stand before it. */
 static void print_age(uint64_t saved_ms)
 {
-    struct timespec now;
     char age[CKPT_TEXT_MAX];
-    uint64_t now_ms;
+    const uint64_t now_ms = clock_wall_ms();
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     if (now_ms >= saved_ms) {
         ckpt_text_age(now_ms - saved_ms, age);
         printf(", %s ago", age);

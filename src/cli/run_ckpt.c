@@ -1,7 +1,7 @@
 /* The flags of `muster run` for checkpoints. Workers see them as MUSTER_CKPT_*. */
 #include "cli/run_flags.h"
 
-#include "core/text.h"
+#include "ckpt/ckpt.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define STEPS_MAX 1000000000000ull
-#define SECONDS_MAX (30 * 86400ull)
+#define TIME_MAX_MS (30 * 86400000ull)
 
 #define DEPOT "orchestrator:"
 
@@ -33,25 +33,14 @@ int run_ckpt_read_dir(const char *text, void *to, char *error)
 
 int run_ckpt_read_every(const char *text, void *to, char *error)
 {
-    static const struct {
-        const char *name;
-        uint64_t max;
-    } units[] = {
-        {"", STEPS_MAX},         {"ms", SECONDS_MAX * 1000}, {"s", SECONDS_MAX},
-        {"m", SECONDS_MAX / 60}, {"h", SECONDS_MAX / 3600},
-    };
-    size_t digits_n = strspn(text, "0123456789");
-    uint64_t n;
+    struct ckpt_every every;
 
     (void)error;
-    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        if (strcmp(text + digits_n, units[i].name) == 0 &&
-            text_number(text, digits_n, 1, units[i].max, &n)) {
-            *(const char **)to = text;
-            return MU_OK;
-        }
+    if (!ckpt_every_read(text, &every) || every.steps > STEPS_MAX || every.ms > TIME_MAX_MS) {
+        return MU_EINVAL;
     }
-    return MU_EINVAL;
+    *(const char **)to = text;
+    return MU_OK;
 }
 
 /* The first that is a flag, and not one of the variables: those may be for a script that names the

@@ -2,6 +2,8 @@
  * broke, an answer is wrong, or somebody stopped waiting for one. */
 #include "depot/talk.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,14 +14,6 @@
 #define SLICE_MS 50u /* between two looks at `cancel` */
 #define PAUSE_MIN_MS 10u
 #define PAUSE_MAX_MS 2000u
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- the line ---- */
 
@@ -112,11 +106,11 @@ void talk_progress(struct depot *d)
 /* MU_EDONE: it was called off meanwhile. */
 static int sleep_for(const struct depot *d, uint64_t ms, struct ckpt_why *why)
 {
-    const uint64_t end_ms = now_ms() + ms;
+    const uint64_t end_ms = clock_ms() + ms;
     uint64_t at_ms;
     int rc;
 
-    while ((rc = talk_cancelled(d, why)) == MU_OK && (at_ms = now_ms()) < end_ms) {
+    while ((rc = talk_cancelled(d, why)) == MU_OK && (at_ms = clock_ms()) < end_ms) {
         const struct timespec t = {.tv_nsec = (long)MIN(end_ms - at_ms, SLICE_MS) * 1000000};
 
         (void)nanosleep(&t, NULL);
@@ -127,7 +121,7 @@ static int sleep_for(const struct depot *d, uint64_t ms, struct ckpt_why *why)
 /* After a try that gave rc: MU_OK for another, or why not. */
 static int wait_for_next(struct depot *d, int rc, struct ckpt_why *why)
 {
-    const uint64_t at_ms = now_ms();
+    const uint64_t at_ms = clock_ms();
     struct ckpt_why last;
     uint64_t pause_ms;
 
@@ -227,10 +221,10 @@ int talk_name(struct msg_depot *m, const char *job, uint64_t step, struct ckpt_w
 static int next(struct depot *d, uint32_t wait_ms, uint64_t *request_out,
                 const struct msg_depot_says **m_out, struct ckpt_why *why)
 {
-    const uint64_t end_ms = now_ms() + wait_ms;
+    const uint64_t end_ms = clock_ms() + wait_ms;
 
     for (;;) {
-        const uint64_t at_ms = now_ms();
+        const uint64_t at_ms = clock_ms();
         int rc = talk_cancelled(d, why);
 
         if (rc != MU_OK) {

@@ -1,6 +1,7 @@
 /* The server's life: the thread, the queue's other end, the clock of the streams. */
 #include "http/state.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "net/listen.h"
 
@@ -262,13 +263,9 @@ static void wake_all(struct http *h)
 
 static void flush(struct http *h)
 {
-    struct timespec end;
+    const uint64_t due_ms = clock_ms() + FLUSH_MS;
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_nsec += (long)FLUSH_MS * 1000000;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
-    while (h->sending_n > 0 && pthread_cond_timedwait(&h->calm, &h->lock, &end) == 0) {
+    while (h->sending_n > 0 && thread_wait(&h->calm, &h->lock, due_ms)) {
     }
 }
 

@@ -1,30 +1,22 @@
 /* Clocks, and who this host is. */
+#include "base/clock.h"
 #include "base/prng.h"
 #include "net/net.h"
 
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t read_ms(clockid_t clock)
-{
-    struct timespec t;
-
-    mu_assert(clock_gettime(clock, &t) == 0);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 uint64_t net_now_ms(void)
 {
-    const uint64_t now_ms = read_ms(CLOCK_BOOTTIME);
+    const uint64_t now_ms = clock_boot_ms();
 
     return MAX(now_ms, 1);
 }
 
 uint64_t net_wall_ms(void)
 {
-    return read_ms(CLOCK_REALTIME);
+    return clock_wall_ms();
 }
 
 static uint64_t mix_text(const char *text, size_t n)

@@ -31,13 +31,6 @@ struct ask *ask_find(struct mu_run *run, enum wire_type answer, uint64_t request
     return NULL;
 }
 
-uint32_t ask_left_ms(const struct ask *a)
-{
-    const uint64_t now_ms = run_now_ms();
-
-    return (uint32_t)MIN(a->due_ms - MIN(a->due_ms, now_ms), (uint64_t)UINT32_MAX);
-}
-
 int ask_wait(struct mu_run *run, struct ask *a, const char *late)
 {
     const uint64_t late_ms = a->due_ms == UINT64_MAX ? UINT64_MAX : a->due_ms + LATE_MS;

@@ -1,7 +1,6 @@
+#include "base/thread.h"
 #include "run/run.h"
 
-#include <errno.h>
-#include <time.h>
 #include <unistd.h>
 
 int call_enter(struct mu_run *run)
@@ -49,13 +48,7 @@ int call_state(const struct mu_run *run)
 
 bool call_wait(struct mu_run *run, uint64_t due_ms)
 {
-    struct timespec at = {(time_t)(due_ms / 1000), (long)(due_ms % 1000) * 1000000};
-
-    if (due_ms == UINT64_MAX) {
-        pthread_cond_wait(&run->changed, &run->lock);
-        return true;
-    }
-    return pthread_cond_timedwait(&run->changed, &run->lock, &at) != ETIMEDOUT;
+    return thread_wait(&run->changed, &run->lock, due_ms);
 }
 
 void call_news(struct mu_run *run)

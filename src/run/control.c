@@ -106,7 +106,7 @@ static int tend(struct mu_run *run)
 {
     const uint32_t beat_ms = MAX(run->life.lease_ms / 4, (uint32_t)BEAT_MIN_MS);
     const struct msg_beat m = {run->life.worker};
-    const uint64_t now_ms = run_now_ms();
+    const uint64_t now_ms = clock_ms();
     uint64_t next_ms = now_ms + IDLE_MS;
 
     if (!run->attached || run->lost != MU_OK) {
@@ -146,7 +146,7 @@ static bool last_words(struct mu_run *run)
         run->shut = true;
         shutdown(run->line.fd, SHUT_WR);
     }
-    return run->lost != MU_OK || run_now_ms() >= run->stop_ms;
+    return run->lost != MU_OK || clock_ms() >= run->stop_ms;
 }
 
 static void *control_main(void *arg)
@@ -191,7 +191,7 @@ void control_stop(struct mu_run *run, uint32_t flush_ms)
 {
     pthread_mutex_lock(&run->lock);
     run->stop = true;
-    run->stop_ms = run_now_ms() + flush_ms;
+    run->stop_ms = clock_ms() + flush_ms;
     control_wake(run);
     pthread_mutex_unlock(&run->lock);
     pthread_join(run->thread, NULL);

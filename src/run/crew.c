@@ -27,11 +27,6 @@ void crew_group(struct crew *c, bool settled)
     d->broken = MU_OK;
 }
 
-uint64_t crew_boot_ms(void)
-{
-    return run_boot_us() / 1000;
-}
-
 /* ---- effects ---- */
 
 /* If it is lost the link is, and all settle anew. */
@@ -73,7 +68,6 @@ static void emit(struct step_effects *fx, const struct step_effect *e)
     switch (e->kind) {
     case STEP_REPORT:
         publish(c);
-        c->effect(c, e);
         break;
     case STEP_SEND_READY:
         mail(c, e->term, WIRE_READY, e->ready);
@@ -111,7 +105,7 @@ void crew_close(struct crew *c)
 void crew_event(struct crew *c, struct step_event e)
 {
     HOOK();
-    e.now_ms = crew_boot_ms();
+    e.now_ms = clock_boot_ms();
     pthread_mutex_lock(&c->lock);
     step_event(&c->step, &e, &c->fx);
     pthread_mutex_unlock(&c->lock);
@@ -122,7 +116,7 @@ void crew_event(struct crew *c, struct step_event e)
  * goes well in it. */
 static void leave_term(struct crew *c, uint64_t term, struct step_event e)
 {
-    struct step_event call = {.now_ms = crew_boot_ms()};
+    struct step_event call = {.now_ms = clock_boot_ms()};
     struct step_todo todo;
     uint64_t done_n;
     bool held;
@@ -148,21 +142,19 @@ static void leave_term(struct crew *c, uint64_t term, struct step_event e)
             step_event(&c->step, &call, &c->fx);
         }
     }
-    e.now_ms = crew_boot_ms();
+    e.now_ms = clock_boot_ms();
     step_event(&c->step, &e, &c->fx);
     pthread_mutex_unlock(&c->lock);
 }
 
 void crew_regroup(struct crew *c)
 {
-    const struct step_event e = {.kind = STEP_ON_REGROUP};
-
     pthread_mutex_lock(&c->lock);
     const bool moves = step_newest(&c->step) > term_generation(step_term(&c->step));
 
     pthread_mutex_unlock(&c->lock);
     if (moves) {
-        leave_term(c, 0, e);
+        leave_term(c, 0, (struct step_event){.kind = STEP_ON_REGROUP});
     }
 }
 
@@ -230,7 +222,7 @@ int crew_news(struct crew *c)
     pthread_mutex_lock(&run->lock);
     c->news = run->news; /* Whatever comes from here on is looked at again. */
     const wid self = run->life.worker;
-    const uint64_t active = run->active, lease_ms = run->alone ? crew_boot_ms() : run->lease_ms;
+    const uint64_t active = run->active, lease_ms = run->alone ? clock_boot_ms() : run->lease_ms;
     /* The data plane may have yet to take the name. */
     const bool named = !run->forgetting && (run->alone || data_is_named(run));
 
@@ -270,7 +262,7 @@ int crew_news(struct crew *c)
 /* How long it is until then, but no longer than `most`. */
 static uint64_t left_ms(uint64_t due_ms, uint64_t most)
 {
-    const uint64_t now_ms = crew_boot_ms();
+    const uint64_t now_ms = clock_boot_ms();
 
     return MIN(due_ms - MIN(due_ms, now_ms), most);
 }
@@ -278,7 +270,7 @@ static uint64_t left_ms(uint64_t due_ms, uint64_t most)
 void crew_wait(struct crew *c, uint64_t due_ms)
 {
     struct mu_run *run = c->run;
-    const uint64_t until_ms = run_now_ms() + left_ms(due_ms, NEWS_MS);
+    const uint64_t until_ms = clock_ms() + left_ms(due_ms, NEWS_MS);
     bool in_time = true;
 
     pthread_mutex_lock(&run->lock);
@@ -303,7 +295,7 @@ static bool is_fenced(struct crew *c)
     struct mu_run *run = c->run;
 
     pthread_mutex_lock(&run->lock);
-    const bool fenced = run->newest != NULL && run->newest->g.number > c->generation;
+    const bool fenced = run_newest(run) > c->generation;
 
     pthread_mutex_unlock(&run->lock);
     return fenced;
@@ -346,22 +338,26 @@ static int move(struct crew *c, const struct step_todo *todo)
     if (rc == MU_EPEER && !is_fenced(c)) {
         crew_event(c, (struct step_event){.kind = STEP_ON_CLAIM, .term = comm_claim(comm)});
         if (step_term(&c->step) == todo->term) {
-            crew_wait(c, crew_boot_ms() + MOVE_MS); /* The agent will say what that one knows. */
+            crew_wait(c, clock_boot_ms() + MOVE_MS); /* The agent will say what that one knows. */
         }
     }
     return MU_OK;
 }
 
-static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
+/* Takes what is said next, as comm_hear() gives it. */
+static int hear_one(struct crew *c, int64_t for_ms, uint32_t *rank_out)
 {
     const uint8_t *key = step_group(&c->step)->g.key;
+    uint8_t frame[FRAME_MAX];
     struct wire_scratch none = {0};
     struct wire_header h;
     union wire_any msg;
+    size_t n;
+    int rc = comm_hear(c->run->data.comm, for_ms, frame, sizeof(frame), &n, rank_out, NULL);
 
-    if (wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
+    if (rc != MU_OK || wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
         !step_fence(&c->step, h.generation, key)) {
-        return;
+        return rc;
     }
     if (h.type == WIRE_READY) {
         crew_event(
@@ -373,16 +369,14 @@ static void take_frame(struct crew *c, const uint8_t *frame, size_t n)
                                           .term = h.generation,
                                           .u.settle = &msg.settle});
     }
+    return MU_OK;
 }
 
 void crew_listen(struct crew *c)
 {
-    uint8_t frame[FRAME_MAX];
     uint32_t rank;
-    size_t n;
 
-    while (comm_hear(c->run->data.comm, 0, frame, sizeof(frame), &n, &rank, NULL) == MU_OK) {
-        take_frame(c, frame, n); /* If a link broke, whatever is next will find out. */
+    while (hear_one(c, 0, &rank) == MU_OK) { /* If a link broke, whatever is next will find out. */
     }
 }
 
@@ -391,21 +385,17 @@ int crew_hear(struct crew *c, const struct step_todo *todo)
     struct comm *comm = c->run->data.comm;
     const int64_t for_ms = (int64_t)MAX(left_ms(todo->due_ms, NEWS_MS), 1);
     const uint32_t nudges = comm_nudges(comm);
-    uint8_t frame[FRAME_MAX];
     uint32_t rank;
-    size_t n;
     int rc;
 
     if (nudges != c->nudges) {
         c->nudges = nudges;
         crew_event(c, (struct step_event){.kind = STEP_ON_NUDGED});
     }
-    rc = comm_hear(comm, for_ms, frame, sizeof(frame), &n, &rank, NULL);
-    if (rc == MU_OK) {
-        take_frame(c, frame, n);
-    } else if (rc == MU_EPEER) {
+    rc = hear_one(c, for_ms, &rank);
+    if (rc == MU_EPEER) {
         crew_failed(c, todo->term, comm_worker(comm, rank), 0);
-    } else if (rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
+    } else if (rc != MU_OK && rc != MU_ETIMEDOUT && rc != MU_EAGAIN && rc != MU_EDONE) {
         return run_fail(rc, "the data plane failed: %s", mu_strerror(rc));
     }
     return MU_OK;

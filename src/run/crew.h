@@ -57,6 +57,4 @@ void crew_failed(struct crew *c, uint64_t term, wid peer, uint64_t idle_ms);
  */
 void crew_group(struct crew *c, bool settled);
 
-uint64_t crew_boot_ms(void);
-
 #endif

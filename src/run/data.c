@@ -1,5 +1,6 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
  * told what the agent says, and a thread by which it follows that where it may have to wait. */
+#include "base/address.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/thread.h"
@@ -38,43 +39,31 @@ int data_config(struct mu_run *run)
     return MU_OK;
 }
 
-/* "host" of "host:port", "[a:b]" of "[a:b]:port"; at: what follows. */
-static void split(const char *addr, char host[ADDR_MAX_LEN], const char **at)
+/* The agent has said that it is at an address that can't be listened on. It may be a name or an
+ * address of something before this host, which is for others to use: then it listens everywhere, on
+ * that port. why: what is wrong with it. */
+static int open_elsewhere(struct mu_run *run, struct comm_config *cc, const char *why)
 {
-    const char *end = strrchr(addr, ':');
-
-    *at = end != NULL ? end : addr + strlen(addr);
-    snprintf(host, ADDR_MAX_LEN, "%.*s", (int)(*at - addr), addr);
-}
-
-/* Where the agent has said that it is. That may be a name or an address of something before this
- * host, which is for others to use: then it listens everywhere, on that port. */
-static int open_told(struct mu_run *run, struct comm_config *cc, char *error)
-{
+    const char *told = run->life.addr, *end = strrchr(told, ':');
+    const char *port = end != NULL ? end : told + strlen(told);
     char host[ADDR_MAX_LEN], any[ADDR_MAX_LEN], again[COMM_ERROR_MAX];
-    const char *told = run->life.addr, *port;
     int rc;
 
-    cc->address = told[0] != '\0' ? told : NULL;
-    cc->iface = getenv("MUSTER_IFACE");
-    rc = comm_open(cc, &run->data.comm, error);
-    if (rc == MU_OK || rc == MU_ENOMEM || told[0] == '\0') {
-        return rc;
-    }
-    split(told, host, &port);
+    snprintf(host, sizeof(host), "%.*s", (int)(port - told), told);
     cc->address = host;
-    if (comm_open(cc, &run->data.comm, again) == MU_OK) {
-        log_warn(AREA, "can't listen on %s: %s; this worker is at %s instead", told, error,
+    rc = comm_open(cc, &run->data.comm, again);
+    if (rc == MU_OK) {
+        log_warn(AREA, "can't listen on %s: %s; this worker is at %s instead", told, why,
                  comm_address(run->data.comm));
-        return MU_OK;
+        return rc;
     }
     snprintf(any, sizeof(any), "%s%s", host[0] == '[' ? "[::]" : "0.0.0.0", port);
     cc->address = any;
     cc->iface = NULL;
-    if (comm_open(cc, &run->data.comm, again) == MU_OK) {
+    rc = comm_open(cc, &run->data.comm, again);
+    if (rc == MU_OK) {
         log_info(AREA, "%s is no address of this host: listening on %s", host, any);
         snprintf(run->now.addr, sizeof(run->now.addr), "%s", told);
-        return MU_OK;
     }
     return rc;
 }
@@ -113,6 +102,22 @@ static void rename_comm(struct mu_run *run)
     call_news(run);
 }
 
+/* An agent may have been given a name (--address), and the data plane wants numbers, which stay as
+ * they are. So does a name that nobody knows: that worker can't be reached then, and whoever waits
+ * for it says who is missing. */
+static void resolve(char addr[ADDR_MAX_LEN])
+{
+    char error[ADDRESS_ERROR_MAX];
+    struct endpoint e;
+    struct address a;
+
+    if (endpoint_parse(addr, 0, &e, error) == MU_OK &&
+        endpoint_address(&e, false, &a, error) != MU_OK &&
+        endpoint_address(&e, true, &a, error) == MU_OK) {
+        address_print(&a.sa, addr, ADDR_MAX_LEN);
+    }
+}
+
 /* Links to whomever the newest generation names. */
 static void want_newest(struct mu_run *run)
 {
@@ -127,7 +132,9 @@ static void want_newest(struct mu_run *run)
     if (comm_unlinked(run->data.comm, WANT_MS, &missing, 1) > 0) {
         log_debug(AREA, "%s does not answer yet", wid_print(missing, who));
     }
-    run_resolve(&m->g);
+    for (uint32_t i = 0; i < m->g.members_n; i++) {
+        resolve(m->g.members[i].addr); /* That may take long. */
+    }
     (void)comm_want(run->data.comm, &m->g); /* It is asked again while there are none. */
     membership_close(m);
     pthread_mutex_lock(&run->lock);
@@ -150,7 +157,7 @@ static void *follow_main(void *arg)
 
     pthread_mutex_lock(&run->lock);
     while (call_state(run) == MU_OK) {
-        const uint64_t now_ms = run_now_ms(), newest = run_newest(run);
+        const uint64_t now_ms = clock_ms(), newest = run_newest(run);
         const bool away = run->data.away;
         const bool again = newest != 0 && !away && data_linked(run) != newest;
 
@@ -177,14 +184,20 @@ static void *follow_main(void *arg)
 static int open_comm(struct mu_run *run, struct comm_config *cc, char *error)
 {
     char *addr = run->now.addr; /* mu_config.address; "": where the agent says */
+    const char *told = run->life.addr;
     const bool asked = addr[0] != '\0';
     int rc;
 
     if (run->alone) { /* Nobody can come: nobody has the key. */
         return comm_open(cc, &run->data.comm, error);
     }
-    cc->address = addr;
-    rc = asked ? comm_open(cc, &run->data.comm, error) : open_told(run, cc, error);
+    cc->address = asked ? addr : told[0] != '\0' ? told : NULL;
+    cc->iface = asked ? NULL : getenv("MUSTER_IFACE");
+    rc = comm_open(cc, &run->data.comm, error);
+    if (rc != MU_OK && rc != MU_ENOMEM && cc->address == told &&
+        open_elsewhere(run, cc, error) == MU_OK) {
+        rc = MU_OK;
+    }
     if (rc == MU_OK && (asked || addr[0] == '\0')) {
         snprintf(addr, sizeof(run->now.addr), "%s", comm_address(run->data.comm));
     }

@@ -79,9 +79,8 @@ static int unheard(struct agent_line *l, int error, struct ckpt_why *why)
 static int say(void *arg, const struct msg_depot *m, uint64_t request, struct ckpt_why *why)
 {
     struct agent_line *l = arg;
-    int rc;
+    int rc = agent_line_say(l, WIRE_DEPOT, m, request);
 
-    rc = agent_line_say(l, WIRE_DEPOT, m, request);
     if (rc != MU_OK) {
         return ckpt_say(why, rc, "%s", mu_strerror(rc));
     }

@@ -1,9 +1,8 @@
-/* Texts of errors, one per thread, and time. */
+/* Texts of errors, one per thread, and how long callers wait. */
 #include "run/run.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
 static _Thread_local char last[ERROR_MAX];
 
@@ -22,30 +21,14 @@ int run_fail(int status, const char *fmt, ...)
     return status;
 }
 
-static uint64_t read_us(clockid_t clock)
-{
-    struct timespec ts;
-
-    mu_assert(clock_gettime(clock, &ts) == 0);
-    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
-
-uint64_t run_now_us(void)
-{
-    return read_us(CLOCK_MONOTONIC);
-}
-
-uint64_t run_now_ms(void)
-{
-    return run_now_us() / 1000;
-}
-
-uint64_t run_boot_us(void)
-{
-    return read_us(CLOCK_BOOTTIME);
-}
-
 uint64_t run_due_ms(int64_t timeout_ms)
 {
-    return timeout_ms < 0 ? UINT64_MAX : run_now_ms() + (uint64_t)timeout_ms;
+    return timeout_ms < 0 ? UINT64_MAX : clock_ms() + (uint64_t)timeout_ms;
+}
+
+uint32_t run_left_ms(uint64_t due_ms)
+{
+    const uint64_t now_ms = clock_ms();
+
+    return (uint32_t)MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)UINT32_MAX);
 }

@@ -29,17 +29,16 @@ void mu_config_init(mu_config *config)
 
 static int parse(const char *name, int base, uint64_t max, uint64_t *out)
 {
-    const char *text = getenv(name);
+    const char *set = getenv(name), *text = set != NULL ? set : "";
     unsigned long long value;
     char *end;
 
     errno = 0;
-    value = text != NULL && text[0] != '-' ? strtoull(text, &end, base) : 0;
-    if (text == NULL || text[0] == '\0' || text[0] == '-' || *end != '\0' || errno != 0 ||
-        value > max) {
+    value = strtoull(text, &end, base);
+    if (text[0] == '\0' || text[0] == '-' || *end != '\0' || errno != 0 || value > max) {
         return run_fail(MU_EINVAL,
                         "MUSTER_SOCKET is set, but %s is '%s': only `muster run` sets them", name,
-                        text != NULL ? text : "");
+                        text);
     }
     *out = value;
     return MU_OK;
@@ -112,7 +111,7 @@ static int run_open(const mu_config *config, struct mu_run **run_out)
     run->wake_fd = -1;
     agent_line_init(&run->line, &run->place);
     /* Numbers of requests grow even if a worker's process starts again in the same life. */
-    run->request = run_boot_us();
+    run->request = clock_boot_us();
     if (config->address != NULL) {
         snprintf(run->now.addr, sizeof(run->now.addr), "%s", config->address);
     }
@@ -158,28 +157,25 @@ static int join_alone(struct mu_run *run)
 static int wait_for_life(struct mu_run *run, uint64_t due_ms)
 {
     bool in_time = true;
-    int rc = call_enter(run);
+    int rc;
 
-    if (rc != MU_OK) {
-        return rc;
-    }
+    pthread_mutex_lock(&run->lock);
     while ((rc = call_state(run)) == MU_OK && !run->attached && in_time) {
         in_time = call_wait(run, due_ms);
     }
     if (rc == MU_OK && !run->attached) {
         rc = run_fail(MU_ETIMEDOUT, "the agent of this node does not answer");
     }
-    call_exit(run);
+    pthread_mutex_unlock(&run->lock);
     return rc;
 }
 
 static int join_agent(struct mu_run *run, uint64_t due_ms)
 {
-    const uint64_t now_ms = run_now_ms(), left_ms = due_ms - MIN(due_ms, now_ms);
     int rc;
 
     run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, left_ms, false)
+    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, run_left_ms(due_ms), false)
                            : run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
     if (rc == MU_OK) {
         rc = control_start(run);
@@ -208,12 +204,6 @@ static int check_config(const mu_config *config)
     return MU_OK;
 }
 
-/* One run per process: its agent knows it by one connection. */
-static bool claim(void)
-{
-    return atomic_exchange(&joined_pid, getpid()) != getpid();
-}
-
 int mu_join(const mu_config *config, mu_run **run_out)
 {
     mu_config defaults;
@@ -230,7 +220,8 @@ int mu_join(const mu_config *config, mu_run **run_out)
     if (rc != MU_OK) {
         return rc;
     }
-    if (!claim()) {
+    /* One run per process: its agent knows it by one connection. */
+    if (atomic_exchange(&joined_pid, getpid()) == getpid()) {
         return run_fail(MU_EBUSY, "this process has joined already: mu_leave() first");
     }
     rc = run_open(config, &run);

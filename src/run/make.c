@@ -135,7 +135,7 @@ static int open_plane(struct mu_run *run)
 {
     int rc = call_state(run);
 
-    if (rc == MU_OK && run->train != NULL && run->trainer->is_started(run->train)) {
+    if (rc == MU_OK && run->trains) {
         rc = run_fail(MU_EBUSY, "this worker trains with mu_next(), which has the group: a number "
                                 "of every slice can be a metric");
     }
@@ -280,10 +280,7 @@ int mu_group(mu_run *run, mu_group_info *group_out)
     if (rc != MU_OK) {
         return rc;
     }
-    *group_out = (mu_group_info){.rank = -1};
-    if (run->data.group != 0) {
-        *group_out = run->data.info;
-    }
+    *group_out = run->data.group != 0 ? run->data.info : (mu_group_info){.rank = -1};
     call_exit(run);
     return MU_OK;
 }

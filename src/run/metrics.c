@@ -9,11 +9,8 @@ _Static_assert(METRICS_MAX == MU_METRICS_MAX, "what a trainer may name fits into
 
 static void make_due(struct mu_run *run)
 {
-    struct metrics *m = &run->metrics;
-    const bool was_due = m->pace.due;
-
-    m->pace.due = m->n + m->logged_n > 0;
-    if (m->pace.due && !was_due) {
+    if (!run->metrics.pace.due) {
+        run->metrics.pace.due = true;
         control_wake(run);
     }
 }
@@ -32,6 +29,17 @@ static uint32_t find(const struct metric *items, uint32_t n, const char *name)
 static int too_many(const char *name)
 {
     return run_fail(MU_ELIMIT, "a job has up to %d numbers: %s is one too many", METRICS_MAX, name);
+}
+
+int metrics_check(const char *name)
+{
+    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
+        return run_fail(MU_EINVAL,
+                        "the name of a number is 1 to %d letters, digits, dots, dashes "
+                        "and underscores",
+                        METRIC_NAME_MAX - 1);
+    }
+    return MU_OK;
 }
 
 int metrics_add(struct mu_run *run, const char *name)
@@ -81,15 +89,11 @@ static int keep(struct mu_run *run, const char *name, double value)
 
 int mu_log(mu_run *run, const char *name, double value)
 {
-    int rc;
+    int rc = metrics_check(name);
 
-    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
-        return run_fail(MU_EINVAL,
-                        "the name of a number is 1 to %d letters, digits, dots, dashes "
-                        "and underscores",
-                        METRIC_NAME_MAX - 1);
+    if (rc == MU_OK) {
+        rc = call_enter(run);
     }
-    rc = call_enter(run);
     if (rc != MU_OK) {
         return rc;
     }

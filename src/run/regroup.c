@@ -137,8 +137,7 @@ static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
 /* The lock is given away for each turn. */
 static int move_on(struct mu_run *run, uint64_t due_ms)
 {
-    const uint64_t boot_ms =
-        due_ms == UINT64_MAX ? due_ms : crew_boot_ms() + (due_ms - MIN(due_ms, run_now_ms()));
+    const uint64_t boot_ms = due_ms == UINT64_MAX ? due_ms : clock_boot_ms() + run_left_ms(due_ms);
     struct data *d = &run->data;
     struct step_todo did = {0}, before;
     int rc;
@@ -160,7 +159,7 @@ static int move_on(struct mu_run *run, uint64_t due_ms)
         if (rc != MU_EAGAIN) {
             return rc;
         }
-        if (run_now_ms() >= due_ms && did.what == before.what && did.term == before.term) {
+        if (clock_ms() >= due_ms && did.what == before.what && did.term == before.term) {
             return fail_late(run); /* As long as it gets on it needs no time. */
         }
     }
@@ -199,13 +198,12 @@ int regroup(struct mu_run *run, uint64_t due_ms)
  * there: so it listens. The lock is given away meanwhile. */
 static int listen(struct mu_run *run, uint64_t due_ms)
 {
-    const uint64_t now_ms = run_now_ms();
-    const uint64_t for_ms = MIN(due_ms - MIN(due_ms, now_ms), (uint64_t)LISTEN_MS);
-    const struct step_todo todo = {.term = run->data.group, .due_ms = crew_boot_ms() + for_ms};
+    const uint64_t for_ms = MIN(run_left_ms(due_ms), (uint32_t)LISTEN_MS);
+    const struct step_todo todo = {.term = run->data.group, .due_ms = clock_boot_ms() + for_ms};
     int rc;
 
     if (run->data.moving) { /* Another thread does. */
-        (void)call_wait(run, now_ms + for_ms);
+        (void)call_wait(run, clock_ms() + for_ms);
         return MU_OK;
     }
     run->data.moving = true;
@@ -234,7 +232,7 @@ int regroup_confirm(struct mu_run *run, uint64_t due_ms)
         if (rc != MU_OK) {
             return rc;
         }
-        if (run->active < number && run_now_ms() >= due_ms) {
+        if (run->active < number && clock_ms() >= due_ms) {
             return run_fail(MU_ETIMEDOUT,
                             "generation %" PRIu64 " is not known to be active yet: the "
                             "orchestrator has to say so before anything is agreed on",

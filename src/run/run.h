@@ -8,6 +8,7 @@
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
+#include "base/clock.h"
 #include "comm/comm.h"
 #include "core/config.h"
 #include "core/text.h"
@@ -94,13 +95,9 @@ struct crew;
 struct train;
 
 struct trainer_ops {
-    /* Is it set up? Then it has the group: nobody else makes calls in it. */
-    bool (*is_started)(const struct train *t);
     /* Fills in what a report says of training, and the crew does not know: phase, checkpoint. A
      * fault that the agent is not to know yet is left out. */
     void (*report)(const struct train *t, struct report *r);
-    /* People want a checkpoint of the next step. */
-    void (*want_save)(struct train *t);
     /* This worker leaves: others may need what it knows, and what is being saved is to be whole.
      * The lock is given away meanwhile. */
     void (*leave)(struct train *t);
@@ -157,6 +154,8 @@ struct mu_run {
     struct crew *crew;                 /* NULL: it has done nothing with the others yet */
     struct train *train;               /* NULL: it does not train with mu_next() */
     const struct trainer_ops *trainer; /* set with `train` */
+    bool trains;              /* it is set up, and has the group: nobody else makes calls in it */
+    _Atomic bool save_wanted; /* somebody wants a checkpoint of the next step */
     struct metrics metrics;
 };
 
@@ -180,11 +179,9 @@ static inline int32_t run_rank(const struct mu_run *run)
 /* Keeps the text for mu_error() and gives status. */
 int run_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-uint64_t run_now_us(void);
-uint64_t run_now_ms(void);
-uint64_t run_boot_us(void); /* also while the host sleeps */
 /* UINT64_MAX for a negative timeout. */
 uint64_t run_due_ms(int64_t timeout_ms);
+uint32_t run_left_ms(uint64_t due_ms); /* until then, or the most that a message can say */
 
 /* ---- control.c: the thread ---- */
 
@@ -222,6 +219,7 @@ void told_forget(struct mu_run *run);   /* asks for another life, once */
 
 /* ---- metrics.c ---- */
 
+int metrics_check(const char *name); /* MU_EINVAL: it can't be one's name; says why */
 /* Names another metric of the steps; copied. MU_EEXIST, MU_ELIMIT; says why. */
 int metrics_add(struct mu_run *run, const char *name);
 /* Their values for this step, in the order of their names: said when there is time, the newest
@@ -235,7 +233,6 @@ void metrics_say(struct mu_run *run);
 /* What every question begins with: the bytes that go with it are sound, and the run goes on. Says
  * why not. */
 int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n);
-uint32_t ask_left_ms(const struct ask *a); /* of its time */
 /* Waits for the answer to what was sent. MU_OK: there is one, and its status says how it went;
  * otherwise what call_state() says. late: its text, if none comes in time. */
 int ask_wait(struct mu_run *run, struct ask *a, const char *late);
@@ -263,13 +260,13 @@ int settings_alone(struct mu_run *run, struct config_ask *a);
 
 /* ---- settings_list.c ---- */
 
-/* One block: the value, aligned for anything, then a zero byte and the key; or the key alone (value
- * NULL: it was removed). MU_ENOMEM. */
-int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
-                 uint64_t version);
+/* One block: the value, aligned for anything, then a zero byte and the key; or the key alone
+ * (removed). MU_ENOMEM. */
+int setting_make(mu_setting *setting, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version);
 /* Adds one to what has come. MU_ENOMEM. */
-int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
-                 uint64_t version);
+int settings_add(struct config_ask *a, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version);
 void settings_sort(mu_settings *settings); /* by key */
 
 /* ---- data.c: the data plane's life ---- */
@@ -301,11 +298,6 @@ bool regroup_is_other(const struct mu_run *run);
 int regroup_left_out(struct mu_run *run);
 /* Calls are made no more: nobody is in one. */
 void regroup_close(struct mu_run *run);
-
-/* ---- resolve.c ---- */
-
-/* Numbers for addresses that are names. That may wait, so it is called without the lock. */
-void run_resolve(struct generation *g);
 
 /* ---- call.c: what every call begins and ends with ---- */
 

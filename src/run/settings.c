@@ -37,10 +37,7 @@ static bool is_list(const struct config_ask *a)
 
 static void take_item(struct config_ask *a, const struct msg_setting *m)
 {
-    const void *value = m->value_n > 0 ? (const void *)m->value : "";
-
-    if (settings_add(a, m->key, m->deleted ? NULL : value, m->deleted ? 0 : m->value_n,
-                     m->version) != MU_OK) {
+    if (settings_add(a, m->key, m->deleted, m->value, m->value_n, m->version) != MU_OK) {
         ask_answer(&a->ask, MU_ENOMEM, "out of memory for the answer");
     }
 }
@@ -121,7 +118,7 @@ static int ask_send(struct mu_run *run, struct config_ask *a)
 
     a->m.worker = run->life.worker;
     a->m.request = a->ask.request = ++run->request;
-    a->m.wait_ms = ask_left_ms(&a->ask);
+    a->m.wait_ms = run_left_ms(a->ask.due_ms);
     memcpy(a->m.job, run->life.job, sizeof(a->m.job));
     rc = control_say(run, WIRE_CONFIG, &a->m);
     if (rc != MU_OK) {
@@ -160,7 +157,7 @@ static int ask_run(struct mu_run *run, struct config_ask *a)
         rc = ask_once(run, a);
         a->m.after = a->got.version;
     } while (rc == MU_OK && a->m.verb == CONFIG_WATCH && a->got.n == 0 &&
-             run_now_ms() < a->ask.due_ms);
+             clock_ms() < a->ask.due_ms);
     return rc;
 }
 

@@ -11,7 +11,7 @@ static const struct config_limits limits = {
 
 static int add(struct config_ask *a, const struct rec_config *r)
 {
-    return settings_add(a, r->key, r->deleted ? NULL : r->value, r->value_n, r->version);
+    return settings_add(a, r->key, r->deleted, r->value, r->value_n, r->version);
 }
 
 static int do_get(struct mu_run *run, struct config_ask *a)

@@ -5,24 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-int setting_make(mu_setting *setting, const char *key, const void *value, size_t value_n,
-                 uint64_t version)
+int setting_make(mu_setting *setting, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version)
 {
-    size_t room = value != NULL ? value_n + 1 : 0;
+    size_t room = removed ? 0 : value_n + 1;
     size_t key_n = strlen(key) + 1;
     char *block = malloc(room + key_n);
 
     if (block == NULL) {
         return MU_ENOMEM;
     }
-    if (value_n > 0) {
+    if (room > 1) {
         memcpy(block, value, value_n);
     }
-    if (value != NULL) {
+    if (!removed) {
         block[value_n] = '\0';
     }
     memcpy(block + room, key, key_n);
-    *setting = (mu_setting){block + room, value != NULL ? block : NULL, value_n, version};
+    *setting = (mu_setting){block + room, removed ? NULL : block, removed ? 0 : value_n, version};
     return MU_OK;
 }
 
@@ -45,12 +45,12 @@ void mu_settings_free(mu_settings *settings)
     }
 }
 
-int settings_add(struct config_ask *a, const char *key, const void *value, size_t value_n,
-                 uint64_t version)
+int settings_add(struct config_ask *a, const char *key, bool removed, const void *value,
+                 size_t value_n, uint64_t version)
 {
     mu_setting *items = realloc(a->got.items, (a->got.n + 1) * sizeof(items[0]));
-    int rc =
-        items != NULL ? setting_make(&items[a->got.n], key, value, value_n, version) : MU_ENOMEM;
+    int rc = items != NULL ? setting_make(&items[a->got.n], key, removed, value, value_n, version)
+                           : MU_ENOMEM;
 
     a->got.items = items != NULL ? items : a->got.items;
     a->got.n += rc == MU_OK;

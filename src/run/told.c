@@ -28,12 +28,19 @@ static void look(const struct mu_run *run, struct report *r)
 }
 
 /* Says it, if that is not what was said last. */
-static void say(struct mu_run *run, const struct report *r)
+static void say(struct mu_run *run, bool finished)
 {
-    if (memcmp(r, &run->said, sizeof(run->said)) == 0) {
+    struct report r;
+
+    if (!run->attached || run->lost != MU_OK) {
         return;
     }
-    memcpy(&run->said, r, sizeof(run->said));
+    look(run, &r);
+    r.phase = finished ? PHASE_FINISHED : r.phase;
+    if (memcmp(&r, &run->said, sizeof(r)) == 0) {
+        return;
+    }
+    memcpy(&run->said, &r, sizeof(r));
     if (control_say(run, WIRE_REPORT, &run->said) != MU_OK) {
         control_lost(run, MU_ENOMEM, "out of memory for a report");
     }
@@ -50,11 +57,8 @@ void told_clear(struct mu_run *run)
 
 void told_again(struct mu_run *run)
 {
-    struct report r;
-
-    if (run->attached && run->lost == MU_OK && !run->leaving) {
-        look(run, &r);
-        say(run, &r);
+    if (!run->leaving) {
+        say(run, false);
     }
 }
 
@@ -99,12 +103,8 @@ bool told_is_needed(const struct mu_run *run)
 /* One that is still needed must not say so: it would end the job for those who go on. */
 void told_finished(struct mu_run *run)
 {
-    struct report r;
-
-    if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
-        look(run, &r);
-        r.phase = PHASE_FINISHED;
-        say(run, &r);
+    if (!told_is_needed(run)) {
+        say(run, true);
     }
 }
 
@@ -185,7 +185,7 @@ static void on_lease(struct mu_run *run, const struct msg_lease *m)
 {
     run->lease_ms = MAX(run->lease_ms, m->sent_ms);
     if (run->saves_known && m->saves != run->saves && m->saves != 0 && run->train != NULL) {
-        run->trainer->want_save(run->train);
+        run->save_wanted = true;
     }
     run->saves = m->saves;
     run->saves_known = true;

@@ -16,17 +16,6 @@ struct call {
 
 /* ---- values ---- */
 
-static int value_make(mu_value *value, const char *address, const void *data, size_t data_n)
-{
-    mu_setting block;
-    int rc = setting_make(&block, address, data_n > 0 ? data : "", data_n, 0);
-
-    if (rc == MU_OK) {
-        *value = (mu_value){block.key, block.value, data_n};
-    }
-    return rc;
-}
-
 void mu_values_free(mu_values *values)
 {
     if (values != NULL) {
@@ -85,7 +74,7 @@ static int call_send(struct mu_run *run, struct call *c)
     c->m.last_generation = last->generation;
     c->m.last_n = last->n;
     c->m.joined = mark != NULL || !run->marks.forgot ? run->joined : 0;
-    c->m.wait_ms = ask_left_ms(&c->ask);
+    c->m.wait_ms = run_left_ms(c->ask.due_ms);
     return control_say(run, WIRE_SYNC, &c->m);
 }
 
@@ -101,6 +90,9 @@ void values_repeat(struct mu_run *run)
 
 static int take_value(struct call *c, const struct msg_synced *m)
 {
+    mu_setting block;
+    int rc;
+
     if (m->index == 0) { /* Also when an answer broke off and is given again. */
         call_clear(&c->ask);
         c->values.items = calloc(m->total, sizeof(c->values.items[0]));
@@ -113,9 +105,10 @@ static int take_value(struct call *c, const struct msg_synced *m)
     if (m->total != c->values.n || m->index != c->items_n) {
         return MU_OK; /* The rest of one that broke off. */
     }
-    int rc = value_make(&c->values.items[m->index], m->addr, m->data, m->data_n);
-
-    c->items_n += rc == MU_OK;
+    rc = setting_make(&block, m->addr, false, m->data, m->data_n, 0);
+    if (rc == MU_OK) {
+        c->values.items[c->items_n++] = (mu_value){block.key, block.value, m->data_n};
+    }
     return rc;
 }
 
@@ -159,13 +152,16 @@ static int check(const struct mu_run *run, const char *tag, const void *data, si
     return ask_check(run, tag, data, n);
 }
 
-static int sync_alone(const struct mu_run *run, const void *data, size_t n, mu_values *out)
+/* What is said is the answer. */
+static int sync_alone(const struct mu_run *run, struct call *c)
 {
-    *out = (mu_values){.generation = run_newest(run), .n = 1};
-    out->items = calloc(1, sizeof(out->items[0]));
-    if (out->items == NULL || value_make(&out->items[0], run->now.addr, data, n) != MU_OK) {
-        free(out->items);
-        return run_fail(MU_ENOMEM, "out of memory for a value of %zu bytes", n);
+    struct msg_synced m = {
+        .generation = run_newest(run), .total = 1, .data = c->m.data, .data_n = c->m.data_n};
+
+    memcpy(m.addr, run->now.addr, sizeof(m.addr));
+    if (take_value(c, &m) != MU_OK) {
+        call_clear(&c->ask);
+        return run_fail(MU_ENOMEM, "out of memory for a value of %" PRIu32 " bytes", m.data_n);
     }
     return MU_OK;
 }
@@ -197,15 +193,13 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
         return rc;
     }
     rc = check(run, tag, data, n);
-    if (rc == MU_OK && run->alone) {
-        rc = sync_alone(run, data, n, &c.values);
-    } else if (rc == MU_OK) {
+    if (rc == MU_OK) {
         told_warm(run);
         memcpy(c.m.tag, tag, strlen(tag));
         c.m.request = c.ask.request = ++run->request;
         c.m.data_n = (uint32_t)n;
         c.m.data = (uint8_t *)(uintptr_t)data; /* Only read. */
-        rc = call_run(run, &c);
+        rc = run->alone ? sync_alone(run, &c) : call_run(run, &c);
         if (c.missed && values_out == NULL) {
             rc = MU_OK; /* All had come: who wants to know no more than that has its answer. */
         }

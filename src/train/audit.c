@@ -4,10 +4,8 @@
 #include "train/train.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,8 +21,8 @@ int audit_open(struct train *t)
                  t->crew.run->place.attach.slot, (int)getpid()) >= (int)sizeof(path)) {
         return run_fail(MU_EINVAL, "MUSTER_AUDIT is too long");
     }
-    t->audit_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (t->audit_fd < 0) {
+    t->audit = fopen(path, "ae");
+    if (t->audit == NULL) {
         return run_fail(MU_EIO, "can't write to %s (MUSTER_AUDIT): %s", path, strerror(errno));
     }
     return MU_OK;
@@ -32,64 +30,48 @@ int audit_open(struct train *t)
 
 void audit_close(struct train *t)
 {
-    if (t->audit_fd >= 0) {
-        close(t->audit_fd);
-        t->audit_fd = -1;
+    if (t->audit != NULL) {
+        fclose(t->audit);
+        t->audit = NULL;
     }
 }
 
-static void write_line(struct train *t, const char *line, size_t n)
+/* "slice 3 …", or "slice 3.1 …" in a further round of generation 3. */
+static void begin_line(FILE *out, const char *word, uint64_t term, uint64_t step)
 {
-    if (write(t->audit_fd, line, n) != (ssize_t)n) {
+    fprintf(out, "%s %" PRIu64, word, term_generation(term));
+    if (term_round(term) > 0) {
+        fprintf(out, ".%" PRIu32, term_round(term));
+    }
+    fprintf(out, " %" PRIu64, step);
+}
+
+static void end_line(struct train *t)
+{
+    fputc('\n', t->audit);
+    if (fflush(t->audit) != 0 || ferror(t->audit)) {
         audit_close(t); /* The gap will be found. */
     }
 }
 
-#define TERM_MAX 32
-
-/* "3", or "3.1" in a further round of generation 3. */
-static const char *term_text(uint64_t term, char text[TERM_MAX])
-{
-    const uint32_t round = term_round(term);
-
-    int n = snprintf(text, TERM_MAX, "%" PRIu64, term_generation(term));
-
-    if (round > 0) {
-        snprintf(text + n, TERM_MAX - (size_t)n, ".%" PRIu32, round);
-    }
-    return text;
-}
-
 static void write_slice(struct train *t, uint64_t step, uint32_t slice)
 {
-    char term[TERM_MAX];
-    size_t cap, at;
-    char *line;
-
     if (train_samples(t, step, slice) != MU_OK) {
         return;
     }
-    cap = 80 + t->lent.samples_n * 21;
-    line = malloc(cap);
-    if (line == NULL) {
-        audit_close(t);
-        return;
-    }
-    at = (size_t)snprintf(line, cap, "slice %s %" PRIu64 " %" PRIu32,
-                          term_text(step_term(&t->crew.step), term), step, slice);
+    begin_line(t->audit, "slice", step_term(&t->crew.step), step);
+    fprintf(t->audit, " %" PRIu32, slice);
     for (size_t i = 0; i < t->lent.samples_n; i++) {
-        at += (size_t)snprintf(line + at, cap - at, " %" PRIu64, t->lent.samples[i]);
+        fprintf(t->audit, " %" PRIu64, t->lent.samples[i]);
     }
-    line[at++] = '\n';
-    write_line(t, line, at);
-    free(line);
+    end_line(t);
 }
 
 void audit_slices(struct train *t, uint64_t step)
 {
     const struct plan *plan = step_plan(&t->crew.step);
 
-    for (uint32_t s = 0; t->audit_fd >= 0 && s < plan->slices_n; s++) {
+    for (uint32_t s = 0; t->audit != NULL && s < plan->slices_n; s++) {
         if (plan_rank(plan, s) == step_rank(&t->crew.step)) {
             write_slice(t, step, s);
         }
@@ -98,11 +80,8 @@ void audit_slices(struct train *t, uint64_t step)
 
 void audit_commit(struct train *t, uint64_t step)
 {
-    char line[80], term[TERM_MAX];
-
-    if (t->audit_fd >= 0) {
-        write_line(t, line,
-                   (size_t)snprintf(line, sizeof(line), "commit %s %" PRIu64 "\n",
-                                    term_text(t->result.term, term), step));
+    if (t->audit != NULL) {
+        begin_line(t->audit, "commit", t->result.term, step);
+        end_line(t);
     }
 }

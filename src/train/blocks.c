@@ -8,6 +8,7 @@
 /* A buffer has the parts of the gradient, then the metrics, all aligned, then what each part of a
  * leaf is still to be multiplied with: a pass over all of it for that alone would cost as much as
  * an addition, so it is done when the leaf is added to its neighbour, or asked for without one. */
+#define SPARE_MORE 2 /* buffers that are kept beside those of a step */
 #define ALIGNED(n) (((n) + 63) & ~(size_t)63)
 
 static size_t part_bytes(const struct blocks *b, uint32_t part)
@@ -33,17 +34,14 @@ static size_t buffer_bytes(const struct blocks *b)
 int blocks_open(struct blocks *b, struct comm *c, const struct gradient_part *parts,
                 uint32_t parts_n, uint32_t metrics_n, uint32_t slices_n)
 {
-    *b = (struct blocks){.comm = c,
-                         .parts_n = parts_n,
-                         .metrics_n = metrics_n,
-                         .slices_n = slices_n,
-                         .spare_cap = slices_n + 2};
+    *b = (struct blocks){
+        .comm = c, .parts_n = parts_n, .metrics_n = metrics_n, .slices_n = slices_n};
     memcpy(b->parts, parts, parts_n * sizeof(*parts));
     for (uint32_t p = 0; p < parts_n; p++) {
         b->at[p + 1] = b->at[p] + ALIGNED(part_bytes(b, p));
     }
     b->items = calloc(slices_n, sizeof(*b->items));
-    b->spare = calloc(b->spare_cap, sizeof(*b->spare));
+    b->spare = calloc(slices_n + SPARE_MORE, sizeof(*b->spare));
     b->trees = calloc((parts_n + (size_t)1) * slices_n, sizeof(*b->trees));
     if (b->items == NULL || b->spare == NULL || b->trees == NULL) {
         blocks_close(b);
@@ -77,7 +75,7 @@ uint8_t *blocks_take(struct blocks *b)
 
 void blocks_drop(struct blocks *b, uint8_t *buffer)
 {
-    if (buffer != NULL && b->spare_n < b->spare_cap) {
+    if (buffer != NULL && b->spare_n < b->slices_n + SPARE_MORE) {
         b->spare[b->spare_n++] = buffer;
     } else {
         comm_free(b->comm, buffer);
@@ -89,12 +87,6 @@ void blocks_clear(struct blocks *b)
     while (b->n > 0) {
         blocks_drop(b, b->items[--b->n].sum);
     }
-}
-
-static void remove_at(struct blocks *b, uint32_t i)
-{
-    memmove(&b->items[i], &b->items[i + 1], (b->n - i - 1) * sizeof(*b->items));
-    b->n--;
 }
 
 void blocks_leaf(struct blocks *b, uint64_t n, uint8_t *buffer)
@@ -133,7 +125,8 @@ static bool join_at(struct blocks *b, uint32_t i)
     mu_assert(b->folds_n < FOLDS_MAX);
     b->folds[b->folds_n++] = (struct fold){left->sum, right->sum, left->width == 1};
     left->width *= 2;
-    remove_at(b, i + 1);
+    b->n--;
+    memmove(right, right + 1, (b->n - i - 1) * sizeof(*right));
     return true;
 }
 
@@ -148,14 +141,8 @@ void blocks_put_begin(struct blocks *b, uint32_t slice, uint8_t *buffer)
     memmove(&b->items[i + 1], &b->items[i], (b->n - i) * sizeof(*b->items));
     b->items[i] = (struct block){slice, 1, buffer};
     b->n++;
-    for (;;) {
-        if (join_at(b, i)) {
-            continue;
-        }
-        if (i == 0 || !join_at(b, i - 1)) {
-            return;
-        }
-        i--;
+    /* With the one after it, or the one before it, and so on up the tree. */
+    while (join_at(b, i) || (i > 0 && join_at(b, --i))) {
     }
 }
 

@@ -39,7 +39,7 @@ int train_gather(struct train *t, const void *mine, size_t bytes, void *all, int
 static void begin_pause(struct train *t)
 {
     if (t->pause_us == 0 && step_entered(&t->crew.step) != 0) {
-        t->pause_us = run_now_us();
+        t->pause_us = clock_us();
     }
 }
 
@@ -51,7 +51,7 @@ void train_pause_end(struct train *t)
     if (t->pause_us == 0) {
         return;
     }
-    us = run_now_us() - t->pause_us;
+    us = clock_us() - t->pause_us;
     t->pause_us = 0;
     pthread_mutex_lock(&t->crew.run->lock);
     t->told.pause_us = us;
@@ -123,7 +123,7 @@ static void say_finished(struct train *t)
 {
     pthread_mutex_lock(&t->crew.run->lock);
     if (t->finished_ms == 0) {
-        t->finished_ms = run_now_ms();
+        t->finished_ms = clock_ms();
         told_again(t->crew.run);
     }
     pthread_mutex_unlock(&t->crew.run->lock);
@@ -135,7 +135,7 @@ static int finish(struct train *t, const struct step_todo *todo)
 {
     say_finished(t);
     if (t->crew.run->alone || step_size(&t->crew.step) == 1 ||
-        run_now_ms() > t->finished_ms + FINISH_MS) {
+        clock_ms() > t->finished_ms + FINISH_MS) {
         return run_fail(MU_EDONE, "all %" PRIu64 " steps are done", step_committed(&t->crew.step));
     }
     return crew_hear(&t->crew, todo);
@@ -148,7 +148,7 @@ static bool is_stopped(const struct train *t)
     const bool waits = t->heals && t->crew.run->now.fault == FAULT_STATES;
 
     return step_diverged(&t->crew.step) &&
-           (t->crew.run->alone || (!waits && run_now_ms() > t->fault.ms + FINISH_MS));
+           (t->crew.run->alone || (!waits && clock_ms() > t->fault.ms + FINISH_MS));
 }
 
 static bool is_to_name(const struct train *t)
@@ -162,7 +162,7 @@ static void tell_fault(struct train *t)
     struct mu_run *run = t->crew.run;
 
     if (!step_diverged(&t->crew.step) || t->fault.told ||
-        (is_to_name(t) && run_now_ms() < t->fault.ms + NAMING_MS)) {
+        (is_to_name(t) && clock_ms() < t->fault.ms + NAMING_MS)) {
         return;
     }
     pthread_mutex_lock(&run->lock);
@@ -314,13 +314,13 @@ int train_drive(struct train *t, mu_work *work_out)
  * nothing any more. */
 void train_linger(struct train *t)
 {
-    const uint64_t due_ms = run_now_ms() + FINISH_MS / 2;
+    const uint64_t due_ms = clock_ms() + FINISH_MS / 2;
     struct step_todo todo;
     int rc = MU_EAGAIN;
 
     say_finished(t);
     while ((rc == MU_OK || rc == MU_EAGAIN) && !t->crew.run->alone &&
-           step_size(&t->crew.step) > 1 && run_now_ms() < due_ms) {
+           step_size(&t->crew.step) > 1 && clock_ms() < due_ms) {
         rc = look(t, &todo);
         if (rc != MU_OK) {
             continue;
@@ -332,7 +332,7 @@ void train_linger(struct train *t)
         } else if (todo.what == STEP_WAIT || todo.what == STEP_FORGET) {
             return;
         } else {
-            crew_wait(&t->crew, crew_boot_ms() + FINISH_MS);
+            crew_wait(&t->crew, clock_boot_ms() + FINISH_MS);
         }
     }
 }

@@ -64,7 +64,7 @@ static void on_diverged(struct train *t, const struct step_effect *e)
     }
     log_error(AREA, "%s", why);
     pthread_mutex_lock(&t->crew.run->lock);
-    t->fault.ms = run_now_ms();
+    t->fault.ms = clock_ms();
     t->fault.named = false;
     t->fault.told = false;
     pthread_mutex_unlock(&t->crew.run->lock);
@@ -134,11 +134,6 @@ void train_effect(struct crew *c, const struct step_effect *e)
     struct train *t = (struct train *)c;
 
     switch (e->kind) {
-    case STEP_REPORT:
-        pthread_mutex_lock(&c->run->lock);
-        t->told.step = c->run->now.step;
-        pthread_mutex_unlock(&c->run->lock);
-        break;
     case STEP_DROP:
         blocks_clear(&t->blocks);
         break;

@@ -134,14 +134,6 @@ static int judge(const struct train *t, const char *key, const char *here, const
 
 /* ---- the settings ---- */
 
-static void forget_last_run(mu_run *run, uint32_t number)
-{
-    char key[MU_KEY_MAX];
-
-    snprintf(key, sizeof(key), "muster/%" PRIu32 "/kind", number - 1);
-    (void)mu_config_remove(run, key, MU_ANY, 1000);
-}
-
 /* Leaves it there if it is the first, or gets what the first has left. there_out->value NULL: that
  * is this one's. */
 static int exchange(mu_run *run, const char *key, const char *here, mu_setting *there_out)
@@ -187,7 +179,8 @@ int kind_check(struct train *t)
     if (rc == MU_OK && there.value != NULL) {
         rc = judge(t, key, here, there.value, warn);
     } else if (rc == MU_OK && number > 1) {
-        forget_last_run(run, number);
+        snprintf(key, sizeof(key), "muster/%" PRIu32 "/kind", number - 1); /* It is over. */
+        (void)mu_config_remove(run, key, MU_ANY, 1000);
     }
     free(here);
     mu_setting_free(&there);

@@ -121,20 +121,16 @@ static void write_blas(FILE *out)
 /* What tells libraries to choose otherwise than by the CPU. */
 static void write_environment(FILE *out)
 {
-    static const struct {
-        const char *variable, *name;
-    } ALL[] = {{"GLIBC_TUNABLES", "GLIBC_TUNABLES"},
-               {"MKL_CBWR", "MKL_CBWR"},
-               {"MKL_ENABLE_INSTRUCTIONS", "MKL_ENABLE_INSTRUCTIONS"},
-               {"ATEN_CPU_CAPABILITY", "ATEN_CPU_CAPABILITY"},
-               {"DNNL_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"},
-               {"MUSTER_NUMERICS_EXTRA", "extra"}};
+    static const char *const ALL[] = {"GLIBC_TUNABLES",          "MKL_CBWR",
+                                      "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY",
+                                      "DNNL_MAX_CPU_ISA",        "MUSTER_NUMERICS_EXTRA"};
 
     for (size_t i = 0; i < ARRAY_LEN(ALL); i++) {
-        const char *text = env_text(ALL[i].variable);
+        const char *text = env_text(ALL[i]);
+        const char *name = strcmp(ALL[i], "MUSTER_NUMERICS_EXTRA") == 0 ? "extra" : ALL[i];
 
         if (text != NULL) {
-            fprintf(out, KIND_NUMERIC "%s %.*s\n", ALL[i].name, (int)strcspn(text, "\n"), text);
+            fprintf(out, KIND_NUMERIC "%s %.*s\n", name, (int)strcspn(text, "\n"), text);
         }
     }
 }

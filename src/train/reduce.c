@@ -135,7 +135,7 @@ static int reduce_all(struct train *t, struct comm_result *result)
 int train_reduce(struct train *t, const struct step_todo *todo)
 {
     const struct step *s = &t->crew.step;
-    const uint64_t began_us = run_now_us();
+    const uint64_t began_us = clock_us();
     const int64_t step_ms = t->crew.run->config.step_ms;
     struct comm_result result = {.rank = COMM_NOBODY};
     uint64_t for_ms;
@@ -156,7 +156,7 @@ int train_reduce(struct train *t, const struct step_todo *todo)
         return MU_OK;
     }
     train_release(t);
-    for_ms = (run_now_us() - began_us) / 1000;
+    for_ms = (clock_us() - began_us) / 1000;
     if (rc != MU_EDONE) { /* Whatever failed here: all settle anew, and it is tried again. */
         crew_failed(&t->crew, todo->term, result.rank != COMM_NOBODY ? result.worker : 0,
                     step_ms >= 0 && for_ms >= (uint64_t)step_ms ? for_ms : 0);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define AREA "checkpoint"
 #define HEAL_KEEP 2 /* the state of the newest has yet to be compared when it is there */
@@ -50,7 +49,7 @@ int train_save_open(struct train *t)
     if (t->heals) {
         disk->config.keep = MAX(disk->config.keep, HEAL_KEEP);
     }
-    t->saves.ms = run_now_ms();
+    t->save_ms = clock_ms();
     for (int i = 0; rc == MU_OK && i < SAVES_N; i++) {
         struct saver *s = &t->savers[i];
 
@@ -99,7 +98,6 @@ static void name_attempt(const struct train *t, const struct saver *s, uint32_t 
 
 struct ckpt_mark train_mark(const struct train *t, uint64_t step)
 {
-    struct timespec now;
     struct ckpt_mark m = {.run = step_group(&t->crew.step)->g.run,
                           .generation = term_generation(step_term(&t->crew.step)),
                           .step = step,
@@ -110,11 +108,10 @@ struct ckpt_mark train_mark(const struct train *t, uint64_t step)
                           .data_n =
                               t->what.sharded ? t->what.shard.elements_n : t->what.walk.samples_n,
                           .batch = t->what.sharded ? 0 : t->what.walk.batch_n,
-                          .slices = t->crew.run->config.slices};
+                          .slices = t->crew.run->config.slices,
+                          .saved_ms = clock_wall_ms()};
 
     snprintf(m.job, sizeof(m.job), "%s", t->crew.run->life.job);
-    clock_gettime(CLOCK_REALTIME, &now);
-    m.saved_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     return m;
 }
 
@@ -128,7 +125,7 @@ static void copy_range(const struct save_copy *c, uint64_t lo, uint64_t hi)
         const uint64_t a = MAX(at, lo), b = MIN(end, hi);
 
         if (a < b) {
-            memcpy(c->data + (a - lo), c->pieces[i].from + (a - at), b - a);
+            memcpy(c->data + (a - lo), c->pieces[i].data + (a - at), b - a);
         }
         at = end;
     }
@@ -219,7 +216,7 @@ void train_save(struct train *t, const struct step_todo *todo)
 {
     struct saver *s = &t->savers[todo->place];
     struct share h = {.writers_n = 1, .shards_n = 1};
-    const uint64_t began_us = run_now_us();
+    const uint64_t began_us = clock_us();
     const bool writes =
         todo->alone || step_writes(&t->crew.step, todo->place, &h.writer, &h.writers_n);
     const int rc = writes ? cut(t, s, todo, &h) : MU_EAGAIN;
@@ -228,9 +225,9 @@ void train_save(struct train *t, const struct step_todo *todo)
         log_error(AREA, "step %" PRIu64 " is not saved: %s", todo->step, mu_error());
     }
     if (!s->config.memory) {
-        t->saves.ms = run_now_ms();
+        t->save_ms = clock_ms();
         pthread_mutex_lock(&t->crew.run->lock);
-        t->told.save_us = run_now_us() - began_us;
+        t->told.save_us = clock_us() - began_us;
         pthread_mutex_unlock(&t->crew.run->lock);
     }
     crew_event(&t->crew, (struct step_event){.kind = STEP_ON_CUT,
@@ -283,14 +280,14 @@ void train_save_ends(struct train *t, const struct step_effect *e)
 void train_save_ahead(struct train *t)
 {
     const struct saver *disk = &t->savers[SAVE_DISK];
-    const bool late = disk->config.every_ms > 0 && step_rank(&t->crew.step) == 0 &&
-                      run_now_ms() >= t->saves.ms + disk->config.every_ms;
+    const bool late = disk->config.every.ms > 0 && step_rank(&t->crew.step) == 0 &&
+                      clock_ms() >= t->save_ms + disk->config.every.ms;
 
     for (int i = 0; i < SAVES_N; i++) {
         make_room(t, (enum save_place)i, &t->savers[i]);
     }
-    if (disk->open && (atomic_exchange(&t->saves.wanted, false) || late)) {
-        t->saves.ms = run_now_ms();
+    if (disk->open && (atomic_exchange(&t->crew.run->save_wanted, false) || late)) {
+        t->save_ms = clock_ms();
         crew_event(&t->crew, (struct step_event){.kind = STEP_ON_SAVE});
     }
 }
@@ -304,7 +301,7 @@ int mu_checkpoint(mu_run *run)
         return rc;
     }
     if (t->savers[SAVE_DISK].open) {
-        t->saves.wanted = true; /* mu_next() looks. */
+        run->save_wanted = true; /* mu_next() looks. */
     } else {
         rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
                                  "MUSTER_CKPT_DIR or mu_config.ckpt_dir");

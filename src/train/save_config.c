@@ -36,27 +36,13 @@ int env_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out)
                     least);
 }
 
-/* "200": steps; "90s", "10m", "1h": time. */
 static int take_every(struct save_config *c)
 {
-    static const struct {
-        const char *unit;
-        uint64_t ms;
-    } UNITS[] = {{"", 0}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
     const char *text = env_text("MUSTER_CKPT_EVERY");
-    const size_t digits_n = text != NULL ? strspn(text, "0123456789") : 0;
-    uint64_t n;
 
-    if (text == NULL) {
+    c->every = (struct ckpt_every){.ms = EVERY_MS};
+    if (text == NULL || ckpt_every_read(text, &c->every)) {
         return MU_OK;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
-        if (strcmp(text + digits_n, UNITS[i].unit) == 0 &&
-            text_number(text, digits_n, 1, UINT64_MAX / 3600000, &n)) {
-            c->every_steps = UNITS[i].ms == 0 ? n : 0;
-            c->every_ms = n * UNITS[i].ms;
-            return MU_OK;
-        }
     }
     return run_fail(MU_EINVAL,
                     "MUSTER_CKPT_EVERY is '%.60s'; it is a number of steps, or a time like 90s, "
@@ -98,7 +84,7 @@ static int take_dir(struct save_config *c, const char *dir)
 
 int save_config_memory(struct save_config *c)
 {
-    *c = (struct save_config){.every_steps = 1, .keep = 2, .memory = true};
+    *c = (struct save_config){.every.steps = 1, .keep = 2, .memory = true};
     return take_dir(c, env_text("MUSTER_CKPT_MEMORY"));
 }
 
@@ -114,13 +100,9 @@ int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int
         return rc;
     }
     if (steps > 0 || ms >= 0) {
-        c->every_steps = steps;
-        c->every_ms = ms > 0 ? (uint64_t)ms : 0;
+        c->every = (struct ckpt_every){steps, ms > 0 ? (uint64_t)ms : 0};
     } else {
         rc = take_every(c);
-        if (rc == MU_OK && c->every_steps == 0 && c->every_ms == 0) {
-            c->every_ms = EVERY_MS;
-        }
     }
     if (rc == MU_OK) {
         rc = env_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define AREA "checkpoint"
 
@@ -77,7 +76,7 @@ static void prune(const struct saver *s)
         log_info(AREA,
                  "step %" PRIu64 " is saved: %s/%s, %.1f MB in %.2f s, by %" PRIu32 " worker%s",
                  c->mark.step, s->config.dir, s->job, (double)c->target.bytes / 1e6,
-                 (double)(run_now_ms() - s->began_ms) / 1e3, c->target.shards_n,
+                 (double)(clock_ms() - s->began_ms) / 1e3, c->target.shards_n,
                  c->target.shards_n > 1 ? "s" : "");
     }
     if (!s->config.depot && ckpt_prune(s->config.dir, s->job, c->mark.step, s->config.keep,
@@ -208,15 +207,13 @@ int saver_open(struct saver *s, uint32_t parts_n)
 
 void saver_close(struct saver *s, uint64_t wait_ms)
 {
-    const uint64_t due_ms = run_now_ms() + wait_ms;
-    const struct timespec due = {.tv_sec = (time_t)(due_ms / 1000),
-                                 .tv_nsec = (long)(due_ms % 1000 * 1000000)};
+    const uint64_t due_ms = clock_ms() + wait_ms;
 
     if (!s->open) {
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (s->work != SAVER_REST && pthread_cond_timedwait(&s->changed, &s->lock, &due) == 0) {
+    while (s->work != SAVER_REST && thread_wait(&s->changed, &s->lock, due_ms)) {
     }
     s->stop = true;
     atomic_store(&s->cancel, true);
@@ -259,7 +256,7 @@ static void wake(struct saver *s, enum saver_work work)
 void saver_go(struct saver *s)
 {
     atomic_store(&s->cancel, false);
-    s->began_ms = run_now_ms();
+    s->began_ms = clock_ms();
     wake(s, SAVER_WRITE);
 }
 

@@ -16,8 +16,7 @@
 
 struct save_config {
     char dir[CKPT_PATH_MAX]; /* "": nothing is saved */
-    uint64_t every_steps;    /* 0: the clock decides */
-    uint64_t every_ms;       /* the clock: once in this time; 0: never */
+    struct ckpt_every every; /* steps 0: the clock decides, if ms is not 0, too */
     uint64_t keep_every;
     uint32_t keep;
     bool shared, zstd;

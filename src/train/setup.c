@@ -1,6 +1,5 @@
 /* What a trainer says before it trains: its state, its gradient, its metrics, and what must be the
  * same for all workers. */
-#include "core/text.h"
 #include "train/kind.h"
 #include "train/state.h"
 
@@ -19,7 +18,7 @@ int train_set_up(struct mu_run *run, struct train **t_out)
         return rc;
     }
     rc = call_state(run);
-    if (rc == MU_OK && run->train != NULL && run->train->started) {
+    if (rc == MU_OK && run->trains) {
         rc = run_fail(MU_EBUSY, "training has been set up: this comes before mu_data()");
     }
     if (rc == MU_OK) {
@@ -98,12 +97,10 @@ int mu_slices(mu_run *run, uint32_t slices)
 int mu_metric(mu_run *run, const char *name)
 {
     struct train *t;
-    int rc;
+    int rc = metrics_check(name);
 
-    if (name == NULL || !text_is_name(name, strnlen(name, METRIC_NAME_MAX))) {
-        return run_fail(MU_EINVAL,
-                        "a metric's name is 1 to %d letters, digits, dots, dashes and underscores",
-                        METRIC_NAME_MAX - 1);
+    if (rc != MU_OK) {
+        return rc;
     }
     rc = train_set_up(run, &t);
     if (rc == MU_OK) {

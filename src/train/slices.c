@@ -87,7 +87,7 @@ static bool counts(struct train *t)
 
     HOOK();
     return !todo->alone && step_computed(&c->step, todo->step, todo->slice,
-                                         term_generation(todo->term), crew_boot_ms(), &c->fx);
+                                         term_generation(todo->term), clock_boot_ms(), &c->fx);
 }
 
 void train_put(struct train *t, const double *metrics)

@@ -110,7 +110,7 @@ static int save_part(const struct state_part *p, struct piece *out)
     if (n > STATE_PART_BYTES_MAX || (data == NULL && n > 0)) {
         return run_fail(MU_EINVAL, "state %s: save gave %zu bytes at %p", p->name, n, data);
     }
-    *out = (struct piece){.from = data, .bytes = n};
+    *out = (struct piece){.data = (uint8_t *)(uintptr_t)data, .bytes = n};
     return MU_OK;
 }
 
@@ -157,7 +157,7 @@ static int digest_part(const struct state_part *p, XXH3_state_t *h,
     (void)XXH3_128bits_update(h, p->name, strlen(p->name));
     digest_u64(h, piece.bytes);
     if (piece.bytes > 0) {
-        (void)XXH3_128bits_update(h, piece.from, piece.bytes);
+        (void)XXH3_128bits_update(h, piece.data, piece.bytes);
     }
     state_sum(XXH3_128bits_digest(h), digest_out);
     return MU_OK;

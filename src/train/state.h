@@ -22,8 +22,8 @@ bool state_is_line(const char *text, size_t room, bool blanks);
 
 /* The bytes of a part, on their way. */
 struct piece {
-    const uint8_t *from; /* a holder's */
-    uint8_t *to;         /* a newcomer's: its own place, or memory for what comes */
+    uint8_t
+        *data; /* a holder's, only read; a newcomer's: its own place, or memory for what comes */
     uint64_t bytes;
 };
 

@@ -164,19 +164,14 @@ static bool next_batch(const struct stream *t, struct batch *b)
         return true;
     }
     *b = (struct batch){b->end, b->end, 0, 0};
-    while (b->end < t->s->n) {
-        const uint64_t n = t->pieces[b->end].bytes;
-
-        if (n >= LARGE_PART && b->end == b->first) {
-            b->bytes = MIN(n, BATCH_MAX);
-            b->end++;
-            break;
-        }
-        if (n >= LARGE_PART || b->bytes + n > BATCH_MAX) {
-            break;
-        }
-        b->bytes += n;
+    if (b->end < t->s->n && t->pieces[b->end].bytes >= LARGE_PART) {
+        b->bytes = MIN(t->pieces[b->end].bytes, BATCH_MAX);
         b->end++;
+        return true;
+    }
+    while (b->end < t->s->n && t->pieces[b->end].bytes < LARGE_PART &&
+           b->bytes + t->pieces[b->end].bytes <= BATCH_MAX) {
+        b->bytes += t->pieces[b->end++].bytes;
     }
     return b->end > b->first;
 }
@@ -192,10 +187,8 @@ static void pack(struct stream *t, const struct batch *b, uint8_t *row)
     for (uint32_t i = b->first; i < b->end; i++) {
         const struct piece *p = &t->pieces[i];
 
-        if (p->bytes > 0 && t->gives) {
-            memcpy(row, p->from, p->bytes);
-        } else if (p->bytes > 0) {
-            memcpy(p->to, row, p->bytes);
+        if (p->bytes > 0) {
+            memcpy(t->gives ? row : p->data, t->gives ? p->data : row, p->bytes);
         }
         row += p->bytes;
     }
@@ -297,17 +290,11 @@ struct flight {
     struct comm_started *started;
 };
 
-static uint8_t *data_of(struct stream *t, const struct batch *b, uint8_t *packed)
-{
-    const struct piece *p = &t->pieces[b->first];
-
-    return is_packed(b) ? packed : (t->gives ? (uint8_t *)(uintptr_t)p->from : p->to) + b->lo;
-}
-
 /* Small ones are not worth a thread: all that were sent off before are there, then. */
 static int send_off(struct stream *t, const struct batch *b, uint8_t *packed, struct flight *out)
 {
-    struct flight f = {.batch = *b, .data = data_of(t, b, packed)};
+    struct flight f = {.batch = *b,
+                       .data = is_packed(b) ? packed : t->pieces[b->first].data + b->lo};
     const struct comm_call call = {.op = COMM_SHARE,
                                    .in = t->gives ? f.data : NULL,
                                    .out = t->gives ? NULL : f.data,
@@ -386,13 +373,13 @@ static int put(struct stream *t)
     for (uint32_t i = 0; i < t->s->n; i++) {
         const struct state_part *p = &t->s->parts[i];
 
-        if (p->save == NULL && t->pieces[i].to != p->data && p->bytes > 0) {
-            memcpy(p->data, t->pieces[i].to, p->bytes);
+        if (p->save == NULL && t->pieces[i].data != p->data && p->bytes > 0) {
+            memcpy(p->data, t->pieces[i].data, p->bytes);
         }
     }
     for (uint32_t i = 0; i < t->s->n; i++) {
         const struct state_part *p = &t->s->parts[i];
-        int rc = p->load != NULL ? state_load(p, t->pieces[i].to, t->pieces[i].bytes) : MU_OK;
+        int rc = p->load != NULL ? state_load(p, t->pieces[i].data, t->pieces[i].bytes) : MU_OK;
 
         if (rc != MU_OK) {
             return rc;
@@ -408,9 +395,9 @@ static int place_pieces(struct stream *t)
     for (uint32_t i = 0; i < t->s->n; i++) {
         struct piece *p = &t->pieces[i];
 
-        p->to = t->whole || t->s->parts[i].save != NULL ? malloc(MAX(p->bytes, 1))
-                                                        : t->s->parts[i].data;
-        if (p->to == NULL) {
+        p->data = t->whole || t->s->parts[i].save != NULL ? malloc(MAX(p->bytes, 1))
+                                                          : t->s->parts[i].data;
+        if (p->data == NULL) {
             return run_fail(MU_ENOMEM, "no memory for %" PRIu64 " bytes of state that come",
                             p->bytes);
         }
@@ -517,8 +504,8 @@ int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool who
             (struct state_mark){t->said[HEAD_STEP], t->said[HEAD_SAMPLES], t->said[HEAD_OFFSET]};
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        if (t->pieces[i].to != s->parts[i].data) {
-            free(t->pieces[i].to);
+        if (!t->gives && t->pieces[i].data != s->parts[i].data) {
+            free(t->pieces[i].data);
         }
     }
     free(t->packed);

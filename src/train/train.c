@@ -12,11 +12,6 @@
 
 /* ---- what the run asks of it ---- */
 
-static bool is_started(const struct train *t)
-{
-    return t->started;
-}
-
 static void report(const struct train *t, struct report *r)
 {
     r->phase = t->finished_ms != 0 ? PHASE_FINISHED
@@ -30,16 +25,11 @@ static void report(const struct train *t, struct report *r)
     }
 }
 
-static void want_save(struct train *t)
-{
-    t->saves.wanted = true;
-}
-
 static void leave(struct train *t)
 {
     const bool lingers = t->crew.run->now.entered != 0 && !t->crew.run->given_up;
 
-    if (!t->started) {
+    if (!t->crew.run->trains) {
         return;
     }
     pthread_mutex_unlock(&t->crew.run->lock);
@@ -53,7 +43,7 @@ static void leave(struct train *t)
 static void close_train(struct train *t)
 {
     train_save_close(t, 0);
-    if (t->started) {
+    if (t->crew.run->trains) {
         train_abandon(t);
         train_release(t);
         if (!t->flights.begun) {
@@ -69,11 +59,7 @@ static void close_train(struct train *t)
     free(t);
 }
 
-static const struct trainer_ops ops = {.is_started = is_started,
-                                       .report = report,
-                                       .want_save = want_save,
-                                       .leave = leave,
-                                       .close = close_train};
+static const struct trainer_ops ops = {.report = report, .leave = leave, .close = close_train};
 
 struct train *train_get(struct mu_run *run)
 {
@@ -89,7 +75,6 @@ struct train *train_get(struct mu_run *run)
         t->crew.effect = train_effect;
         t->crew.reset = train_reset;
         t->crew.moved = train_moved;
-        t->audit_fd = -1;
         run->train = t;
         run->trainer = &ops;
     }
@@ -119,7 +104,7 @@ static int open_step(struct train *t, uint64_t steps_n)
         .check_every = config->check_every,
         .silence_ms = config->step_ms > 0 ? (uint64_t)config->step_ms : 0,
         .heals = t->heals,
-        .save_every = t->savers[SAVE_DISK].config.every_steps,
+        .save_every = t->savers[SAVE_DISK].config.every.steps,
         .saves = {saves_by(&t->savers[SAVE_DISK]), saves_by(&t->savers[SAVE_MEMORY])},
         .keeps_none = t->what.sharded,
         .orphan_ms = t->crew.run->alone ? UINT64_MAX : t->crew.run->life.orphan_ms};
@@ -188,13 +173,8 @@ static int start(struct train *t, uint64_t steps_n)
         train_save_close(t, 0);
         audit_close(t);
     }
-    t->started = rc == MU_OK;
+    t->crew.run->trains = rc == MU_OK;
     return rc;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a == 0 ? b : b == 0 ? a : MIN(a, b);
 }
 
 int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epochs, uint64_t seed)
@@ -214,8 +194,9 @@ int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epo
                       "up to %d): not %" PRIu64 ", %" PRIu64 ", %" PRIu32,
                       SLICES_MAX, samples_n, global_batch, run->config.slices);
     } else {
-        steps_n = order_steps(&t->what.walk);
-        rc = start(t, least(steps_n == UINT64_MAX ? 0 : steps_n, run->config.steps));
+        steps_n = run->config.steps > 0 ? run->config.steps : UINT64_MAX;
+        steps_n = MIN(steps_n, order_steps(&t->what.walk));
+        rc = start(t, steps_n == UINT64_MAX ? 0 : steps_n);
     }
     call_exit(run);
     return rc;
@@ -296,7 +277,7 @@ int train_enter(struct mu_run *run, struct train **t_out)
         return rc;
     }
     *t_out = run->train;
-    if (run->train == NULL || !run->train->started) {
+    if (!run->trains) {
         call_exit(run);
         rc =
             run_fail(MU_EINVAL, "nothing is known of the data: call mu_data() or mu_shard() first");
@@ -451,6 +432,7 @@ int mu_training_get(mu_run *run, mu_training *training_out)
     }
     *training_out = run->train != NULL ? run->train->told : (mu_training){0};
     if (run->train != NULL) {
+        training_out->step = run->now.step;
         training_out->state_sent = run->train->what.state.sent;
         training_out->state_got = run->train->what.state.got;
     }

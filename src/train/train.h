@@ -113,7 +113,7 @@ struct blocks {
     struct block *items; /* by lo; room for `slices` */
     uint32_t n, slices_n;
     uint8_t **spare; /* buffers that nobody uses */
-    uint32_t spare_n, spare_cap;
+    uint32_t spare_n;
     struct comm_part *trees; /* what calls point to: slices_n for each part, and for the metrics */
 
     /* the slice that is being put: its place is known, its parts are added one by one */
@@ -203,15 +203,8 @@ struct difference {
     char why[ERROR_MAX];
 };
 
-/* When the state is saved. */
-struct saves {
-    _Atomic bool wanted; /* somebody wants the next one to be */
-    uint64_t ms;         /* when it was last thought of */
-};
-
 struct train {
     struct crew crew; /* first: core/step, and the group */
-    bool started;     /* mu_data() or mu_shard() was called: what is named by then is all */
     bool warm;        /* mu_next() was called; under the run's lock, as what is reported */
     bool touched;     /* the state is not what the caller had at first */
     bool heals;       /* the orchestrator may have all go back: it is waited for */
@@ -225,8 +218,8 @@ struct train {
     struct result result;
     struct difference fault;
     struct saver savers[SAVES_N];
-    struct saves saves;
-    int audit_fd;
+    uint64_t save_ms;     /* when saving was last thought of */
+    FILE *audit;          /* NULL: none */
     uint64_t before_step; /* the last that the caller was told of */
     uint64_t pause_us;    /* since when nothing gets on; 0: it does */
     uint64_t finished_ms; /* when it had done all steps; 0: it has not. Under the run's lock */

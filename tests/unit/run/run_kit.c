@@ -157,7 +157,7 @@ bool __wrap_call_wait(struct mu_run *run, uint64_t due_ms)
 {
     const bool shorter = in_a_hurry && due_ms != UINT64_MAX;
 
-    return __real_call_wait(run, shorter ? MIN(due_ms, run_now_ms() + 50) : due_ms);
+    return __real_call_wait(run, shorter ? MIN(due_ms, clock_ms() + 50) : due_ms);
 }
 
 void fake_end_begin(struct fake *f)

@@ -3,21 +3,16 @@
 
 #include "run/run.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 struct train {
-    bool started;
     struct report says;
-    uint32_t saves_n, left_n, closed_n;
+    uint32_t left_n, closed_n;
 };
 
 static struct fake agent;
 static struct train trainer;
-
-static bool is_started(const struct train *t)
-{
-    return t->started;
-}
 
 static void report(const struct train *t, struct report *r)
 {
@@ -27,11 +22,6 @@ static void report(const struct train *t, struct report *r)
     r->fault = t->says.fault;
     r->odd = t->says.odd;
     r->agreed = t->says.agreed;
-}
-
-static void want_save(struct train *t)
-{
-    t->saves_n++;
 }
 
 static void leave(struct train *t)
@@ -47,7 +37,7 @@ static void close_train(struct train *t)
 
 static mu_run *join(void)
 {
-    static const struct trainer_ops ops = {is_started, report, want_save, leave, close_train};
+    static const struct trainer_ops ops = {report, leave, close_train};
     mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     trainer = (struct train){.says = {.phase = PHASE_WARMING}};
@@ -94,8 +84,9 @@ static void whatever_changes_is_reported_once(void **state)
 static void people_want_a_checkpoint(void **state)
 {
     static const struct {
-        uint32_t said, wanted_n;
-    } rows[] = {{2, 0}, {2, 0}, {3, 1}, {3, 1}, {0, 1}, {1, 2}};
+        uint32_t said;
+        bool wanted;
+    } rows[] = {{2, false}, {2, false}, {3, true}, {3, false}, {0, false}, {1, true}};
     mu_run *run = join();
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -108,7 +99,7 @@ static void people_want_a_checkpoint(void **state)
         while (run->news == news) {
             assert_true(call_wait(run, run_due_ms(20000)));
         }
-        assert_int_equal(trainer.saves_n, rows[i].wanted_n);
+        assert_int_equal(atomic_exchange(&run->save_wanted, false), rows[i].wanted);
         pthread_mutex_unlock(&run->lock);
     }
     fake_leave(&agent, run);
@@ -119,7 +110,7 @@ static void one_that_is_set_up_has_the_group(void **state)
     mu_run *run = join();
     float one = 1;
 
-    trainer.started = true;
+    run->trains = true;
     assert_int_equal(mu_allreduce(run, &one, &one, 1, MU_F32, MU_SUM, 0), MU_EBUSY);
     assert_non_null(strstr(mu_error(), "mu_next()"));
     fake_leave(&agent, run);

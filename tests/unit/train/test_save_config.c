@@ -41,8 +41,8 @@ static void what_is_not_said_has_a_default(void **state)
     const struct save_config c = read_well();
 
     assert_string_equal(c.dir, "/data/ckpt");
-    assert_int_equal(c.every_ms, 600000);
-    assert_int_equal(c.every_steps, 0);
+    assert_int_equal(c.every.ms, 600000);
+    assert_int_equal(c.every.steps, 0);
     assert_int_equal(c.keep, 3);
     assert_int_equal(c.keep_every, 0);
     assert_false(c.shared || c.zstd);
@@ -97,8 +97,8 @@ static void every_is_in_steps_or_in_time(void **state)
         setenv("MUSTER_CKPT_EVERY", CASES[i].text, 1);
         const struct save_config c = read_well();
 
-        assert_int_equal(c.every_steps, CASES[i].steps);
-        assert_int_equal(c.every_ms, CASES[i].ms);
+        assert_int_equal(c.every.steps, CASES[i].steps);
+        assert_int_equal(c.every.ms, CASES[i].ms);
     }
 }
 
@@ -137,8 +137,8 @@ static void the_callers_word_comes_first_and_a_folder_is_found_from_here(void **
     assert_non_null(getcwd(here, sizeof(here)));
     snprintf(want, sizeof(want), "%s/ck", here);
     assert_string_equal(c.dir, want);
-    assert_int_equal(c.every_steps, 50);
-    assert_int_equal(c.every_ms, 0);
+    assert_int_equal(c.every.steps, 50);
+    assert_int_equal(c.every.ms, 0);
 }
 
 int main(void)
