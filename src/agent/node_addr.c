@@ -1,5 +1,6 @@
 /* Where other nodes reach the workers of this one. */
 #include "agent/node_state.h"
+#include "base/env.h"
 #include "base/log.h"
 
 #include <netdb.h>
@@ -12,11 +13,11 @@
 /* MUSTER_IFACE: the host is that interface's address. */
 static int use_iface(struct node *n, char *error)
 {
-    const char *name = getenv("MUSTER_IFACE");
+    const char *name = env_text("MUSTER_IFACE");
     char why[ADDRESS_ERROR_MAX];
     struct address a;
 
-    if (name == NULL || name[0] == '\0') {
+    if (name == NULL) {
         return MU_OK;
     }
     const int rc = interface_address(name, &a, why);

@@ -1,5 +1,6 @@
 #include "agent/output_state.h"
 
+#include "base/env.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -34,8 +35,7 @@ static void on_room(void *data)
 static int open_consoles(struct output *o, const int fds[2])
 {
     static const char *const names[2] = {"stdout", "stderr"};
-    const char *no_color = getenv("NO_COLOR");
-    bool plain = no_color != NULL && no_color[0] != '\0';
+    const bool plain = env_text("NO_COLOR") != NULL;
 
     for (unsigned i = 0; i < 2; i++) {
         struct console *c = &o->consoles[i];

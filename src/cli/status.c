@@ -1,4 +1,5 @@
 /* `muster status`: who is in which job, and how it stands. */
+#include "base/env.h"
 #include "cli/ask.h"
 #include "cli/status_text.h"
 
@@ -37,10 +38,9 @@ static const struct opts spec = {
 
 static bool wants_colours(void)
 {
-    const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
 
-    return isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') &&
+    return isatty(STDOUT_FILENO) && env_text("NO_COLOR") == NULL &&
            (term == NULL || strcmp(term, "dumb") != 0);
 }
 

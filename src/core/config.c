@@ -334,3 +334,11 @@ int config_since(const struct config *config, uint64_t after, struct rec_config 
     }
     return MU_ENOENT;
 }
+
+bool config_matches(const char *watched, const char *key)
+{
+    size_t n = strlen(watched);
+
+    return n == 0 || watched[n - 1] == '/' ? strncmp(watched, key, n) == 0
+                                           : strcmp(watched, key) == 0;
+}

@@ -117,4 +117,7 @@ int config_dump(const struct config *config, uint64_t after, struct rec_config *
  * it is not of this store: list everything, and go on from config->version. */
 int config_since(const struct config *config, uint64_t after, struct rec_config *out);
 
+/* Is `key` watched: is it that key, or below it if that ends with a slash or is empty? */
+bool config_matches(const char *watched, const char *key);
+
 #endif

@@ -271,8 +271,6 @@ void settings_change(struct orchestrator *o, struct setting_ask *a);
 
 void settings_watch(struct orchestrator *o, struct setting_watch *w);
 void settings_unwatch(struct orchestrator *o, struct setting_watch *w); /* also if it waits not */
-/* Is this change one that the watch waits for? */
-bool setting_matches(const char *watched, const char *key);
 
 void settings_open(struct orchestrator *o);
 void settings_close(struct orchestrator *o); /* who waits is told MU_EAGAIN */

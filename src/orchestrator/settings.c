@@ -138,16 +138,6 @@ static void finish_written(struct orchestrator *o, const struct rec_config *r, i
 
 /* ---- watches ---- */
 
-bool setting_matches(const char *watched, const char *key)
-{
-    size_t n = strlen(watched);
-
-    if (n == 0 || watched[n - 1] == '/') {
-        return strncmp(watched, key, n) == 0;
-    }
-    return strcmp(watched, key) == 0;
-}
-
 static void ring_init(struct setting_watch *head)
 {
     head->next = head->prev = head;
@@ -180,7 +170,7 @@ static int look(const struct orchestrator *o, struct setting_watch *w)
         return MU_ENOENT;
     }
     while ((rc = config_since(c, r.version, &r)) == MU_OK) {
-        if (setting_matches(w->key, r.key)) {
+        if (config_matches(w->key, r.key)) {
             return MU_OK;
         }
     }

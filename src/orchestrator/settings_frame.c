@@ -172,7 +172,7 @@ static void say_changes(struct orchestrator *o, const struct frame_watch *f, con
     struct rec_config r = {.version = f->watch.after};
 
     while (config_since(c, r.version, &r) == MU_OK) {
-        if (setting_matches(f->watch.key, r.key)) {
+        if (config_matches(f->watch.key, r.key)) {
             say_record(o, &f->asker, &r, true);
         }
     }

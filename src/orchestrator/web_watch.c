@@ -136,7 +136,7 @@ static bool print_change(FILE *out, const struct rec_config *r)
 
 static bool fits(const struct web_want *want, const struct rec_config *r)
 {
-    return r->key[0] != '\0' && setting_matches(want->key, r->key);
+    return r->key[0] != '\0' && config_matches(want->key, r->key);
 }
 
 static bool print_all(FILE *out, const struct config *c, const struct web_want *want)

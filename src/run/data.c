@@ -1,6 +1,7 @@
 /* The data plane's life: opened when the agent has said who this worker is and where it listens,
  * told what the agent says, and a thread by which it follows that where it may have to wait. */
 #include "base/address.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/thread.h"
@@ -18,11 +19,11 @@ enum { WANT_MS = 1000, NUDGE_MS = 1000 };
 
 int data_config(struct mu_run *run)
 {
-    const char *transport = getenv("MUSTER_TRANSPORT");
-    const char *tls = getenv("MUSTER_TLS");
+    const char *transport = env_text("MUSTER_TRANSPORT");
+    const char *tls = env_text("MUSTER_TLS");
     struct data *d = &run->data;
 
-    if (transport == NULL || transport[0] == '\0' || strcmp(transport, "auto") == 0) {
+    if (transport == NULL || strcmp(transport, "auto") == 0) {
         d->paths = COMM_SHM | COMM_TCP;
     } else if (strcmp(transport, "shm") == 0) {
         d->paths = COMM_SHM;
@@ -32,7 +33,7 @@ int data_config(struct mu_run *run)
         return run_fail(MU_EINVAL, "MUSTER_TRANSPORT is '%.60s'; it may be auto, shm or tcp",
                         transport);
     }
-    if (tls != NULL && tls[0] != '\0' && strcmp(tls, "0") != 0 && strcmp(tls, "1") != 0) {
+    if (tls != NULL && strcmp(tls, "0") != 0 && strcmp(tls, "1") != 0) {
         return run_fail(MU_EINVAL, "MUSTER_TLS is '%.60s'; it may be 0 or 1", tls);
     }
     d->tls = tls != NULL && strcmp(tls, "1") == 0;

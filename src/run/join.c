@@ -1,4 +1,5 @@
 /* mu_join and mu_leave. */
+#include "base/env.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "run/run.h"
@@ -46,11 +47,11 @@ static int parse(const char *name, int base, uint64_t max, uint64_t *out)
 
 static int find_place(struct agent_place *p)
 {
-    const char *socket = getenv("MUSTER_SOCKET");
+    const char *socket = env_text("MUSTER_SOCKET");
     uint64_t slot, cookie;
     int rc;
 
-    if (socket == NULL || socket[0] == '\0') {
+    if (socket == NULL) {
         return MU_OK;
     }
     if (strlen(socket) >= sizeof(p->socket)) {

@@ -58,14 +58,6 @@ static int do_change(struct mu_run *run, struct config_ask *a)
     return MU_OK;
 }
 
-static bool matches(const char *watched, const char *key)
-{
-    size_t n = strlen(watched);
-
-    return n == 0 || watched[n - 1] == '/' ? strncmp(key, watched, n) == 0
-                                           : strcmp(key, watched) == 0;
-}
-
 /* What has changed up to now. MU_ESTALE: that is not known any more. */
 static int changes(struct mu_run *run, struct config_ask *a)
 {
@@ -74,7 +66,7 @@ static int changes(struct mu_run *run, struct config_ask *a)
 
     while ((rc = config_since(&run->settings, a->m.after, &r)) == MU_OK) {
         a->m.after = r.version;
-        if (matches(a->m.key, r.key) && add(a, &r) != MU_OK) {
+        if (config_matches(a->m.key, r.key) && add(a, &r) != MU_OK) {
             return MU_ENOMEM;
         }
     }

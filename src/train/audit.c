@@ -1,6 +1,7 @@
 /* Which samples counted, for those who want to check it. Lines are written at once, so that they
  * outlive the process: what a worker contributes is there before it is given to anybody, and
  * so before anybody can commit it. */
+#include "base/env.h"
 #include "train/train.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* Is this worker of the same kind as the others? The first of a run leaves its text in the settings
  * of the job; the others compare theirs before anybody counts on them. */
 #include "train/kind.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "train/train.h"
 

@@ -1,5 +1,6 @@
 /* What the libraries in this process choose their kernels by. They are looked for, not linked with:
  * those that the trainer has brought along count. */
+#include "base/env.h"
 #include "train/kind.h"
 #include "train/train.h"
 

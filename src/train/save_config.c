@@ -1,4 +1,5 @@
 /* What is saved where, and how often: the environment, which `muster run` sets, and the caller. */
+#include "base/env.h"
 #include "core/text.h"
 #include "train/train.h"
 
@@ -10,20 +11,6 @@
 
 #define EVERY_MS ((uint64_t)600000)
 #define KEEP 3
-
-const char *env_text(const char *name)
-{
-    const char *text = getenv(name);
-
-    return text != NULL && text[0] != '\0' ? text : NULL;
-}
-
-bool env_is_on(const char *name)
-{
-    const char *text = env_text(name);
-
-    return text != NULL && strcmp(text, "0") != 0;
-}
 
 int env_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out)
 {

@@ -1,6 +1,7 @@
 /* What a trainer calls. */
 #include "train/train.h"
 
+#include "base/env.h"
 #include "base/log.h"
 
 #include <inttypes.h>
