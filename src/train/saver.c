@@ -133,9 +133,8 @@ static void write_copy(struct saver *s, bool shard)
 
     if (rc != MU_OK && !atomic_load(&s->cancel)) {
         log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
-                  "step %" PRIu64
-                  " is not saved: %s. Training goes on, and what was saved before is kept",
-                  c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
+                  "step %" PRIu64 " is not saved: %s. What was saved before is kept", c->mark.step,
+                  why.text[0] != '\0' ? why.text : mu_strerror(rc));
     }
     pthread_mutex_lock(&s->lock);
     s->news = rc != MU_OK ? SAVE_FAILED : whole ? SAVE_WHOLE : SAVE_DURABLE;
