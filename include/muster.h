@@ -482,7 +482,8 @@ typedef struct mu_work {
  * or its state is not what the others, or the checkpoint, have; mu_error() says how it differs.
  * MU_EINVAL: mu_put() is due. MU_EPEER: its agent is gone, or the run has failed. MU_ESTALE: the
  * job starts over from a step whose state this process has not. MU_ECORRUPT: the state that came is
- * not what was sent, or there are checkpoints and none is intact.
+ * not what was sent, or there are checkpoints and none is intact. MU_EIO: all steps are done, and
+ * the last state could not be saved.
  *
  * MU_ENOMEM, or what save or load gave: nothing is lost, and the same is tried in the next call;
  * the other workers wait for that. Whatever else it gives, MU_EINVAL apart, is for good. */

@@ -86,6 +86,14 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
 {
     struct findings f = {.gradients = r->fault == FAULT_GRADIENTS, .odd = r->odd, .at = r->step};
 
+    if (r->fault == FAULT_UNSAVED) {
+        record_failed(fx, j,
+                      "all %llu steps are done, but no worker could save the state after the last "
+                      "one (their logs say why); started again, it goes on from what was saved "
+                      "before",
+                      (unsigned long long)r->step);
+        return;
+    }
     if (r->fault == FAULT_NONE || r->fault >= FAULT_N) {
         w->fault_inc = w->fault_inc == r->incarnation ? 0 : w->fault_inc;
         return;

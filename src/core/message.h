@@ -72,8 +72,9 @@ enum phase {
     PHASE_N
 };
 
-/* Why a worker has stopped: the members of its generation differ. */
-enum fault { FAULT_NONE, FAULT_STATES, FAULT_GRADIENTS, FAULT_N };
+/* Why a worker has stopped: the members of its generation differ; or all steps are done, and nobody
+ * could save the last state. */
+enum fault { FAULT_NONE, FAULT_STATES, FAULT_GRADIENTS, FAULT_UNSAVED, FAULT_N };
 
 #define APART_MAX 8
 

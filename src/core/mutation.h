@@ -53,6 +53,7 @@
     X(HEALS_END, "a job that differs each time goes back for ever")                                \
     X(SAVED_BY_ALL, "a checkpoint is ended before every writer's shard is durable")                \
     X(LOST_WRITER_VOIDS, "an attempt to save waits for a writer that was lost")                    \
+    X(LAST_IS_SAVED, "a run ends well though nobody could save its last state")                    \
     X(KEPT_BEFORE_REDUCE, "a step is reduced before the state before it is kept in memory")        \
     X(APART_IS_KEPT, "an agent without an orchestrator drops whom its worker can't reach")         \
     X(REACHED_AGAIN, "a worker that is out names for ever whom it could not reach once")           \

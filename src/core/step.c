@@ -316,6 +316,7 @@ static void commit_try(struct step *s, struct step_effects *fx)
         agree_ready(s);
         rounds_over(s);
         s->phase = STEP_FINISHED;
+        s->fault = RULE(LAST_IS_SAVED, !is_unsaved(s)) ? FAULT_NONE : FAULT_UNSAVED;
         say(fx, STEP_REPORT, s->committed);
     } else if (s->phase == STEP_IDLE && all_ready(s, s->committed, &minimum) &&
                can_move_to(s, minimum)) {

@@ -15,7 +15,7 @@
  * that has no part in a reduce is not waited for there, and may be lost before it has kept its
  * share. So members that all hold a result after a loss commit it only when one of each host has
  * said that the state before is kept. The last word after the final step is said when the last
- * state is saved. */
+ * state is saved; if by the last words of all nobody could, that is the run's fault. */
 #include "core/step_state.h"
 
 #include <stdlib.h>
@@ -202,6 +202,20 @@ bool is_kept(const struct step *s)
                 (a->step == s->committed && ends_there(s, i, a)));
     }
     return kept;
+}
+
+bool is_unsaved(const struct step *s)
+{
+    bool failed = false, whole = false;
+
+    for (uint32_t i = 0; i < group_n(s); i++) {
+        const struct attempt *a =
+            i == s->me ? &s->saves[SAVE_DISK].own : &s->peers[i].saved[SAVE_DISK];
+
+        failed |= a->step == s->committed && a->how == SAVE_FAILED;
+        whole |= a->step == s->committed && a->how == SAVE_WHOLE;
+    }
+    return failed && !whole;
 }
 
 bool step_awaits_words(const struct step *s)

@@ -44,7 +44,8 @@ void on_words(struct step *s, uint32_t rank, const struct attempt *saved, uint32
 void save_try(struct step *s, struct step_effects *fx);
 bool save_next(const struct step *s, struct step_todo *todo); /* STEP_SAVE is */
 bool save_lacks(const struct step *s, enum save_place place); /* the state is yet to be saved */
-bool is_kept(const struct step *s); /* this host has the state in memory, as far as is known */
+bool is_unsaved(const struct step *s); /* all have said how they stand: nobody could save it */
+bool is_kept(const struct step *s);    /* this host has the state in memory, as far as is known */
 bool save_waits_for(const struct step *s, uint32_t rank); /* its word, before the next reduce */
 void put_words(struct step *s, struct attempt *saved, uint32_t *saved_n);
 void words_try(struct step *s, struct step_effects *fx);

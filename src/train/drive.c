@@ -129,6 +129,19 @@ static void say_finished(struct train *t)
     pthread_mutex_unlock(&t->crew.run->lock);
 }
 
+/* How it ends: well, if what all the work was for is saved. */
+static int tell_done(const struct train *t)
+{
+    const uint64_t step = step_committed(&t->crew.step);
+
+    return t->crew.run->now.fault != FAULT_UNSAVED
+               ? run_fail(MU_EDONE, "all %" PRIu64 " steps are done", step)
+               : run_fail(MU_EIO,
+                          "all %" PRIu64 " steps are done, but the state after the last one could "
+                          "not be saved (the log says why)",
+                          step);
+}
+
 /* All steps are done, and the states are the same. Somebody may have been lost with the last step:
  * then those who are left need this worker's word. */
 static int finish(struct train *t, const struct step_todo *todo)
@@ -136,7 +149,7 @@ static int finish(struct train *t, const struct step_todo *todo)
     say_finished(t);
     if (t->crew.run->alone || step_size(&t->crew.step) == 1 ||
         clock_ms() > t->finished_ms + FINISH_MS) {
-        return run_fail(MU_EDONE, "all %" PRIu64 " steps are done", step_committed(&t->crew.step));
+        return tell_done(t);
     }
     return crew_hear(&t->crew, todo);
 }

@@ -132,9 +132,8 @@ static void write_copy(struct saver *s, bool shard)
 
     if (rc != MU_OK && !atomic_load(&s->cancel)) {
         log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
-                  "step %" PRIu64
-                  " is not saved: %s. Training goes on, and what was saved before is kept",
-                  c->mark.step, why.text[0] != '\0' ? why.text : mu_strerror(rc));
+                  "step %" PRIu64 " is not saved: %s. What was saved before is kept", c->mark.step,
+                  why.text[0] != '\0' ? why.text : mu_strerror(rc));
     }
     pthread_mutex_lock(&s->lock);
     s->news = rc != MU_OK ? SAVE_FAILED : whole ? SAVE_WHOLE : SAVE_DURABLE;
@@ -161,22 +160,29 @@ static void do_work(struct saver *s, enum saver_work work)
     }
 }
 
+static bool rests(const struct saver *s)
+{
+    return s->work == SAVER_REST && !s->abandon;
+}
+
 static void *write_copies(void *arg)
 {
     struct saver *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    while (!s->stop || s->work == SAVER_ABANDON) {
-        const enum saver_work work = s->work;
-
-        if (work == SAVER_REST) {
+    while (!s->stop || s->abandon) {
+        if (rests(s)) {
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
+        if (s->work == SAVER_REST) { /* What was to be written has been told of. */
+            s->work = SAVER_ABANDON;
+            s->abandon = false;
+        }
         pthread_mutex_unlock(&s->lock);
-        do_work(s, work);
+        do_work(s, s->work);
         pthread_mutex_lock(&s->lock);
-        s->work = work == SAVER_WRITE && s->work == SAVER_ABANDON ? SAVER_ABANDON : SAVER_REST;
+        s->work = SAVER_REST;
         pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
@@ -213,7 +219,7 @@ void saver_close(struct saver *s, uint64_t wait_ms)
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (s->work != SAVER_REST && thread_wait(&s->changed, &s->lock, due_ms)) {
+    while (!rests(s) && thread_wait(&s->changed, &s->lock, due_ms)) {
     }
     s->stop = true;
     atomic_store(&s->cancel, true);
@@ -231,7 +237,7 @@ void saver_close(struct saver *s, uint64_t wait_ms)
 void saver_take(struct saver *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->work != SAVER_REST) {
+    while (!rests(s)) {
         pthread_cond_wait(&s->changed, &s->lock);
     }
     pthread_mutex_unlock(&s->lock);
@@ -271,7 +277,10 @@ void saver_abandon(struct saver *s)
 {
     atomic_store(&s->cancel, true);
     if (s->copy.shard == 0 && !s->config.depot) {
-        wake(s, SAVER_ABANDON);
+        pthread_mutex_lock(&s->lock);
+        s->abandon = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
     }
 }
 
@@ -288,7 +297,7 @@ bool saver_news(struct saver *s, struct attempt *attempt_out)
 void saver_prepare(struct saver *s, size_t bytes)
 {
     pthread_mutex_lock(&s->lock);
-    if (s->work == SAVER_REST && bytes > s->copy.cap) {
+    if (rests(s) && bytes > s->copy.cap) {
         s->work = SAVER_PREPARE;
         s->prepare = bytes;
         pthread_cond_broadcast(&s->changed);

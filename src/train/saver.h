@@ -65,6 +65,7 @@ struct saver {
     pthread_cond_t changed; /* on the monotonic clock */
     pthread_t thread;
     bool open, stop;
+    bool abandon; /* SAVER_ABANDON comes after what is to be done now */
     enum saver_work work;
     size_t prepare;
     uint8_t news;             /* enum save_how: what became of `copy`, until it is asked for */

@@ -261,7 +261,8 @@ static int next(struct train *t, mu_work *work_out)
                         t->lent.todo.slice, t->lent.todo.step);
     }
     rc = come_in(t);
-    if (rc != MU_OK) {
+    if (rc != MU_OK &&
+        rc != MU_EDONE) { /* The loop knows how it has ended for one who came late. */
         return rc;
     }
     if (step_is_shown(&t->crew.step)) {

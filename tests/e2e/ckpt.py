@@ -167,3 +167,27 @@ def verify(folder, job='default', every=True):
 def demand_intact(folder, job='default'):
     code, said = verify(folder, job)
     assert code == 0, said
+
+
+class SlowDisk:
+    """What is saved takes a while: somebody can be killed meanwhile."""
+
+    def __init__(self, world):
+        self.path = os.path.join(world.dir, 'slow')
+        self.env = {'LD_PRELOAD': SLOWSYNC, 'SLOWSYNC_FILE': self.path}
+        self.set_ms(0)
+
+    def set_ms(self, ms):
+        with open(self.path, 'w', encoding='ascii') as file:
+            file.write(str(ms))
+
+
+def attempt_begun(folder, step, writers=2):
+    """Waits until that step is being saved by at least so many writers; the folder's name."""
+    def look():
+        for name in left_in(folder):
+            if name.startswith(f'.step-{step:012}.') and '_' not in name and \
+                    len(os.listdir(os.path.join(folder, 'default', name))) >= writers:
+                return name
+        return None
+    return kit.wait_until(look, f'step {step} was being saved')

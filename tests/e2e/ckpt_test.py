@@ -390,39 +390,15 @@ def test_on_a_full_disk_it_is_said_and_training_goes_on_and_saves_when_there_is_
         ckpt.demand_intact(disk)
 
 
-class SlowDisk:
-    """What is saved takes a while: somebody can be killed meanwhile."""
-
-    def __init__(self, world):
-        self.path = os.path.join(world.dir, 'slow')
-        self.env = {'LD_PRELOAD': ckpt.SLOWSYNC, 'SLOWSYNC_FILE': self.path}
-        self.set_ms(0)
-
-    def set_ms(self, ms):
-        with open(self.path, 'w', encoding='ascii') as file:
-            file.write(str(ms))
-
-
-def attempt_begun(folder, step):
-    """Waits until that step is being saved by at least two writers; the folder's name."""
-    def look():
-        for name in ckpt.left_in(folder):
-            if name.startswith(f'.step-{step:012}.') and '_' not in name and \
-                    len(os.listdir(os.path.join(folder, 'default', name))) >= 2:
-                return name
-        return None
-    return kit.wait_until(look, f'step {step} was being saved')
-
-
 def test_a_writer_that_is_killed_during_a_save_costs_that_one_only():
     for victim in 'ab':
         with kit.World() as world:
-            disk = SlowDisk(world)
+            disk = ckpt.SlowDisk(world)
             job = ckpt.Saving(world, ckpt.large(20), every=10, nnodes='1:2', limit=12, serve=elastic.TOGETHER,
                               **disk.env)
             disk.set_ms(400)
             job.start('a', 'b')
-            attempt_begun(job.folder, 10)
+            ckpt.attempt_begun(job.folder, 10)
             job.kill_workers(victim)
             disk.set_ms(0)
             job.limit(elastic.NO_LIMIT)
@@ -435,7 +411,7 @@ def test_a_writer_that_is_killed_during_a_save_costs_that_one_only():
 
 def test_the_last_state_is_saved_however_slow_the_disk_is():
     with kit.World() as world:
-        disk = SlowDisk(world)
+        disk = ckpt.SlowDisk(world)
         job = ckpt.Saving(world, ckpt.large(12), nnodes='2', **disk.env)
         disk.set_ms(200)
         job.start('a', 'b')
@@ -451,7 +427,7 @@ def test_what_a_killed_cluster_was_saving_is_never_taken_for_its_own_by_the_next
         names = []
         for _ in range(2):
             with kit.World() as world:
-                disk = SlowDisk(world)
+                disk = ckpt.SlowDisk(world)
                 job = ckpt.Saving(world, model, every=10, folder=folder, nnodes='2', limit=12, **disk.env)
                 disk.set_ms(5000)
                 job.start('a', 'b')

@@ -290,7 +290,7 @@ def test_without_room_it_is_said_and_training_goes_on():
         job = Kept(world, ckpt.large(30), nnodes='2', serve=(*kit.SERVE, '--ckpt-quota', quota), limit=0)
         job.start('a', 'b')
         job.save_upto(10, then=17)
-        kit.wait_until(lambda: re.search(r'step 15 is not saved: .*--ckpt-quota.*Training goes on', job.logs()),
+        kit.wait_until(lambda: re.search(r'step 15 is not saved: .*--ckpt-quota.*What was saved before is kept', job.logs()),
                        'it was said, and what to do')
         job.reach(17)
         assert job.steps_kept() == [5, 10], ckpt.names_in(job.kept)

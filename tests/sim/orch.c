@@ -99,7 +99,8 @@ static void emit(struct effects *base, const struct effect *e)
         if (e->u.note->kind == NOTE_GENERATION) {
             fate_generation(w);
         }
-        if (e->u.note->kind == NOTE_ENDED && w->config.heal && e->u.note->reason != NULL) {
+        if (e->u.note->kind == NOTE_ENDED && e->u.note->reason != NULL &&
+            !save_ended(w, e->u.note->reason) && w->config.heal) {
             heal_ended(w, e->u.note->reason);
         }
         w->check.ended |= e->u.note->kind == NOTE_ENDED;

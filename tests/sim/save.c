@@ -4,7 +4,7 @@
  *
  * What must hold: a checkpoint is ended only when every shard of its cut is durable. What a cluster
  * is told is saved is there. Nobody commits a step when the state before it is not kept in memory.
- * Once all is well again, the last state is saved. */
+ * A job has failed, or the last state is saved. */
 #include "sim/trainer.h"
 
 #include <string.h>
@@ -181,6 +181,14 @@ static void end(struct world *w, uint32_t worker, const struct sim_copy *c)
     trainer_report(w, worker);
 }
 
+/* The disk that is full in the end stays so. */
+static bool fails(struct world *w, uint64_t step)
+{
+    const uint32_t ppm = w->config.unsaved_ppm;
+
+    return (!w->healed && world_chance(w, ppm)) || (ppm % 8 == 1 && step == w->config.steps_n);
+}
+
 void save_event(struct world *w, struct sim_event *f)
 {
     struct trainer *t = trainer_at(w, f->to);
@@ -191,7 +199,7 @@ void save_event(struct world *w, struct sim_event *f)
     if (f->b != c->op) {
         return;
     }
-    if (place == SAVE_DISK && !w->healed && world_chance(w, w->config.unsaved_ppm)) {
+    if (place == SAVE_DISK && fails(w, c->step)) {
         w->check.last_unsaved |= c->step == w->config.steps_n;
         tell(w, f->to, place, SAVE_FAILED);
     } else {
@@ -222,13 +230,24 @@ void save_commit(struct world *w, uint32_t worker, uint64_t generation, uint64_t
     }
 }
 
+bool save_ended(struct world *w, const char *why)
+{
+    if (strstr(why, "no worker could save") == NULL) {
+        return false;
+    }
+    if (!w->check.last_unsaved) {
+        world_fail(w, "the job ends: %s", why);
+    }
+    w->check.failed = true;
+    return true;
+}
+
 void save_done(struct world *w)
 {
     const struct check *c = &w->check;
 
     if (w->config.checkpoint_every != 0 && !w->config.plain && !c->second_run && !c->failed &&
-        !c->stopped && !c->last_unsaved && c->head == w->config.steps_n &&
-        !c->files[w->config.steps_n].there) {
+        !c->stopped && c->head == w->config.steps_n && !c->files[w->config.steps_n].there) {
         world_fail(w, "the job has ended, and its last state is not saved");
     }
 }

@@ -484,7 +484,8 @@ bool vouch_stopped(const struct world *w); /* the whole job has */
 
 /* save.c */
 void save_commit(struct world *w, uint32_t worker, uint64_t generation, uint64_t step);
-void save_done(struct world *w); /* the run is over */
+bool save_ended(struct world *w, const char *why); /* … for nobody could save the last state */
+void save_done(struct world *w);                   /* the run is over */
 
 /* heal.c */
 void heal_flip(struct world *w, uint32_t worker, uint64_t step); /* the state after it, perhaps */

@@ -56,7 +56,7 @@ void trainer_report(struct world *w, uint32_t worker)
     r.checkpoint = t->saved;
     r.reached = t->reached;
     snprintf(r.addr, sizeof(r.addr), "%u", worker);
-    if (!w->config.heal) {
+    if (!w->config.heal && r.fault != FAULT_UNSAVED) {
         r.fault = FAULT_NONE;
         r.odd = r.agreed = 0;
     }

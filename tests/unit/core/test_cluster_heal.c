@@ -148,6 +148,13 @@ static void gradients_that_differ_end_the_job(void **state)
     expect_failed("after step 25 workers computed different gradients; the odd one is n2.0#1");
 }
 
+static void a_last_state_that_nobody_could_save_ends_the_job(void **state)
+{
+    trained("a b c", 10, 20);
+    stops("a", FAULT_UNSAVED, NULL, 25, 20);
+    expect_failed("all 25 steps are done, but no worker could save the state after the last one");
+}
+
 static void without_heal_the_first_word_ends_the_job(void **state)
 {
     trained("a b c", 10, 20);
@@ -358,6 +365,7 @@ int main(void)
         CASE(in_a_tie_the_job_ends_and_nobody_is_named),
         CASE(with_nothing_to_go_back_to_the_job_ends),
         CASE(gradients_that_differ_end_the_job),
+        CASE(a_last_state_that_nobody_could_save_ends_the_job),
         CASE(without_heal_the_first_word_ends_the_job),
         CASE(if_most_nodes_do_not_heal_the_job_ends),
         CASE(a_job_that_gets_nowhere_ends),

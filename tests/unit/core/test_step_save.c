@@ -300,7 +300,15 @@ static void who_was_given_the_last_state_saves_it_if_its_writer_is_lost(void **s
     assert_int_equal(step_phase(worker(1)), STEP_FINISHED);
 }
 
-static void what_can_not_be_saved_is_no_reason_not_to_end(void **state)
+static uint8_t fault(uint32_t i)
+{
+    struct report r = {0};
+
+    step_report(worker(i), &r);
+    return r.fault;
+}
+
+static void what_nobody_can_save_ends_the_run_with_a_fault(void **state)
 {
     saves(SAVES_ALL, 0, 3);
     trained(2, 3);
@@ -311,6 +319,27 @@ static void what_can_not_be_saved_is_no_reason_not_to_end(void **state)
     written(0, SAVE_DISK, SAVE_FAILED);
     flow(3);
     assert_true(step_phase(worker(0)) == STEP_FINISHED && step_phase(worker(1)) == STEP_FINISHED);
+    assert_true(fault(0) == FAULT_UNSAVED && fault(1) == FAULT_UNSAVED);
+}
+
+static void what_one_host_could_save_is_saved(void **state)
+{
+    struct generation *g;
+
+    saves(SAVES_HOST, 0, 3);
+    g = generation(1, GENERATION_FRESH, 0, 0, "0 1");
+    g->members[1].host = 8;
+    tell_all(g);
+    flow(0);
+    tell_active_all(1);
+    flow(3);
+    written(1, SAVE_DISK, SAVE_FAILED);
+    written(0, SAVE_DISK, SAVE_WHOLE);
+    flow(3);
+    written(1, SAVE_DISK, SAVE_FAILED); /* It has tried again. */
+    flow(3);
+    assert_true(step_phase(worker(0)) == STEP_FINISHED && step_phase(worker(1)) == STEP_FINISHED);
+    assert_true(fault(0) == FAULT_NONE && fault(1) == FAULT_NONE);
 }
 
 static void who_writes_for_long_says_so(void **state)
@@ -428,7 +457,8 @@ int main(void)
         CREW_CASE(the_last_word_waits_for_the_last_state),
         CREW_CASE(after_a_loss_the_first_who_is_left_saves_it_alone),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_is_lost),
-        CREW_CASE(what_can_not_be_saved_is_no_reason_not_to_end),
+        CREW_CASE(what_nobody_can_save_ends_the_run_with_a_fault),
+        CREW_CASE(what_one_host_could_save_is_saved),
         CREW_CASE(who_writes_for_long_says_so),
         CREW_CASE(nothing_is_reduced_before_the_state_before_is_kept),
         CREW_CASE(after_a_loss_one_keeps_it_for_all),
