@@ -202,7 +202,7 @@ static void run_open(struct run *r, struct shape shape)
     mu_assert(r->members != NULL && r->order != NULL);
     mu_assert(cluster_init(&config, &r->c) == MU_OK);
     shuffle(r->order, shape.nodes);
-    cluster_start(r->c, r->now_ms, &r->fx);
+    cluster_start(r->c, r->now_ms, 0, &r->fx);
 }
 
 static void run_close(struct run *r)

@@ -228,18 +228,19 @@ void node_rearm(struct node *n)
 static int init_agent(struct node *n, char *error)
 {
     const struct node_config *config = n->config;
-    struct agent_config ac = {.renew_ms = config->monitor_ms,
-                              .members_max = MEMBERS_MAX,
-                              .exit_timeout_ms = config->exit_timeout_ms,
-                              .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
-                              .hello = {.host = net_host_id(),
-                                        .min = config->min,
-                                        .max = config->max,
-                                        .slots = config->slots,
-                                        .role = config->role,
-                                        .mode = config->mode,
-                                        .flags = config->heal ? NODE_HEAL : 0,
-                                        .max_restarts = config->max_restarts}};
+    struct agent_config ac = {
+        .renew_ms = config->monitor_ms,
+        .members_max = MEMBERS_MAX,
+        .exit_timeout_ms = config->exit_timeout_ms,
+        .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
+        .hello = {.host = net_host_id(),
+                  .min = config->min,
+                  .max = config->max,
+                  .slots = config->slots,
+                  .role = config->role,
+                  .mode = config->mode,
+                  .flags = (config->heal ? NODE_HEAL : 0) | (config->rerun ? NODE_RERUN : 0),
+                  .max_restarts = config->max_restarts}};
     const char *name = config->name;
     char scope[sizeof(n->name.scope)];
     int rc;
@@ -311,6 +312,12 @@ static void say_end(const struct node *n)
     } else if (n->ended && n->end.failed) {
         log_error(NODE_AREA, "job '%s' failed%s%s; exit code %d", job,
                   n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
+    } else if (n->ended && !n->link.welcomed) {
+        log_info(NODE_AREA,
+                 "job '%s' was done before this node came (run %u, step %llu)%s%s: nothing was "
+                 "started; exit code %d. To run it again, start with --rerun",
+                 job, n->end.run, (unsigned long long)n->end.step,
+                 n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
     } else if (n->ended) {
         log_info(NODE_AREA, "job '%s' is done%s%s; exit code %d", job,
                  n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);

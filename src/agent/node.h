@@ -37,7 +37,8 @@ struct node_config {
     uint8_t hung;             /* enum hung: what becomes of it */
     uint8_t numerics;         /* enum numerics */
     struct environ_ckpt ckpt;
-    bool heal; /* when states differ, go back to what all workers had */
+    bool heal;  /* when states differ, go back to what all workers had */
+    bool rerun; /* begin another run of a job that is done, though this node has not seen its end */
     const char
         *address; /* of this node for other workers, "host" or "host:port"; NULL: found out */
     const char *log_dir;             /* NULL: none */

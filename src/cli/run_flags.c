@@ -158,6 +158,10 @@ static const struct opt table[] = {
     {OPT_CHOICE, .name = "mode", AT(node.mode), .choices = "auto|restart|inprocess", .shown = true,
      .help = "restart: scripts are started again for each change of members. inprocess: they use "
              "libmuster and live through it. auto: the first worker decides"},
+    {OPT_FLAG, .name = "rerun", AT(node.rerun),
+     .help = "if the job is done, run it again. A node that saw it end does so anyhow when it is "
+             "started again; any other is told that it is done, for a while (\"muster serve "
+             "--linger\")"},
 
     {OPT_GROUP, .help = "The orchestrator"},
     {OPT_READ, .name = "rdzv-endpoint", .aliases = "endpoint", .value = "HOST:PORT[,…]", AT(where),

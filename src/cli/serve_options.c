@@ -114,6 +114,10 @@ static const struct opt table[] = {
      .help = "start a job over from its checkpoint when none of its members has been heard for "
              "this long; must be more than --orphan and --lease together (default: 15 more)",
      AT(config.cluster.takeover_ms), .min = 1, .max = 2000000000},
+    {OPT_SECONDS, .name = "linger",
+     .help = "nodes that come so soon after a job is done, and did not see that, are told; later "
+             "ones run it again",
+     AT(config.cluster.linger_ms), .max = 86400000, .shown = true},
     {OPT_GROUP, .help = "Limits"},
     {OPT_U32, .name = "jobs-max", .help = "jobs at a time", AT(config.cluster.jobs_max), .min = 1,
      .max = 4096, .shown = true},

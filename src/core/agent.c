@@ -48,7 +48,8 @@ static uint32_t reports_fill(struct agent *a)
 /* What this node wants, and what it has seen of the scripts as long as that decides something. */
 static uint32_t node_flags(const struct agent *a)
 {
-    uint32_t flags = (a->draining ? NODE_DRAINING : 0) | (a->config.hello.flags & NODE_HEAL);
+    uint32_t flags =
+        (a->draining ? NODE_DRAINING : 0) | (a->config.hello.flags & (NODE_HEAL | NODE_RERUN));
 
     if (a->mode == MODE_AUTO && a->attached) {
         flags |= NODE_INPROCESS;
@@ -149,6 +150,17 @@ static bool look_after_slot(struct agent *a, uint32_t slot, struct agent_effects
     return slot_idle(s) && (s->leave || a->over);
 }
 
+/* By the orchestrator's word, or because a worker of its own has finished. */
+static bool knows_end(const struct agent *a)
+{
+    bool finished = false;
+
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        finished |= a->slots[i].report.phase == PHASE_FINISHED;
+    }
+    return a->ended || a->ending_ms != 0 || finished;
+}
+
 static void look_after(struct agent *a, struct agent_effects *fx)
 {
     uint32_t gone_n = 0, left_n = 0;
@@ -160,8 +172,10 @@ static void look_after(struct agent *a, struct agent_effects *fx)
     }
     if (gone_n == a->config.hello.slots &&
         (a->over || a->draining || left_n == a->config.hello.slots)) {
-        struct msg_bye bye = {
-            .node = a->node, .store = a->store, .incarnation = a->config.hello.incarnation};
+        struct msg_bye bye = {.node = a->node,
+                              .store = a->store,
+                              .incarnation = a->config.hello.incarnation,
+                              .ended = knows_end(a)};
 
         if (a->welcomed) {
             fx->emit(fx, &(struct agent_effect){.kind = AGENT_BYE, .u.bye = &bye});
@@ -316,7 +330,7 @@ static void on_ended(struct agent *a, const struct msg_ended *m, struct agent_ef
             fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_ENDED, .slot = i, .u.ended = m});
         }
     }
-    a->over = true;
+    a->over = a->ended = true;
     if (m->failed) {
         a->exit_code = a->last_code != 0 ? (int)a->last_code : 1;
     }

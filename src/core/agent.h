@@ -17,7 +17,7 @@
 
 struct agent_config {
     struct msg_hello hello; /* who we are; the volatile fields are filled in at each hello. Of its
-                             * flags NODE_HEAL counts, the others are filled in */
+                             * flags NODE_HEAL and NODE_RERUN count, the others are filled in */
     uint32_t renew_ms;      /* at most this between renewals; a third of the lease if less */
     uint32_t early_ms; /* any number: the first renewal after a welcome comes that much earlier, so
                         * that nodes welcomed together do not renew together for ever; likewise
@@ -72,6 +72,7 @@ struct agent {
     uint64_t ending_ms; /* since when the job is ending; 0: it is not */
     uint32_t last_code; /* of the last script that failed */
     bool over;          /* the run has ended, or we were refused: nothing is started any more */
+    bool ended;         /* the run has ended */
     bool done;
     uint64_t store;
     uint32_t node;

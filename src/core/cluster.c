@@ -23,6 +23,7 @@ struct cluster_config cluster_defaults(void)
                                    .orphan_ms = 600000,
                                    .takeover_ms = 620000,
                                    .retry_ms = 100,
+                                   .linger_ms = 300000,
                                    .settings = {.keys_n = 256,
                                                 .value_bytes = CONFIG_VALUE_MAX,
                                                 .total_bytes = 256u << 10,
@@ -136,9 +137,10 @@ void cluster_settle(struct cluster *c, struct effects *fx)
     }
 }
 
-void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx)
+void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct effects *fx)
 {
     c->started = true;
+    c->wall_zero_ms = wall_ms - now_ms;
     c->now_ms = c->start_ms = now_ms;
     c->grace_ms = now_ms + c->config.lease_ms;
     for (uint32_t i = 0; i < c->config.nodes_max; i++) {
@@ -155,6 +157,7 @@ void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx)
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         if (c->jobs[i].used) {
             c->jobs[i].newcomer_ms = c->jobs[i].published_ms = now_ms;
+            c->jobs[i].ended_ms = MIN(c->jobs[i].ended_ms, wall_ms); /* That clock may go back. */
             job_touch(c, &c->jobs[i]);
         }
     }

@@ -30,9 +30,11 @@ struct cluster_config {
     uint32_t suspect_ms;     /* suspicions gather this long */
     uint32_t join_window_ms; /* the first generation waits this long after a newcomer */
     uint32_t orphan_ms;
-    uint32_t takeover_ms;          /* must be more than orphan_ms + lease_ms */
-    uint32_t retry_ms;             /* after a failed write */
-    uint64_t store;                /* this store's id; agents of another are refused */
+    uint32_t takeover_ms; /* must be more than orphan_ms + lease_ms */
+    uint32_t retry_ms;    /* after a failed write */
+    uint32_t
+        linger_ms;  /* who comes so soon after the end of a run, and has not seen that, is told */
+    uint64_t store; /* this store's id; agents of another are refused */
     struct config_limits settings; /* of each job */
     bool adopt;                    /* … unless this is set: they come in as newcomers */
 };
@@ -193,8 +195,9 @@ void cluster_close(struct cluster *c);
 void cluster_set_store(struct cluster *c, uint64_t store);
 
 /* After the last record of the journal has been applied: the time starts, and every
- * known node has a lease from now (the grace). */
-void cluster_start(struct cluster *c, uint64_t now_ms, struct effects *fx);
+ * known node has a lease from now (the grace). wall_ms: since 1970, for what is to be remembered
+ * longer than an orchestrator lives. */
+void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct effects *fx);
 
 /* MU_OK, or why a request was not taken (admin, config): nothing has changed then. */
 int cluster_step(struct cluster *c, const struct event *e, struct effects *fx);

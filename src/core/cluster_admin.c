@@ -18,36 +18,47 @@ static int want_drain(struct cluster *c, struct job *j, const char *name, struct
     return MU_OK;
 }
 
-static int want_shutdown(struct job *j, struct effects *fx)
+static void say_finished(struct cluster *c, struct job *j, struct record *r, struct effects *fx)
 {
-    struct record r = {
-        .kind = RECORD_FINISHED,
-        .u.finished = {.run = j->run, .step = j->step, .ended = 1, .why = "it was shut down"}};
-
-    if (j->ended || j->finishing) {
-        return j->ended ? MU_EDONE : MU_EAGAIN;
-    }
-    strcpy(r.u.finished.job, j->name);
+    strcpy(r->u.finished.job, j->name);
+    r->u.finished.run = j->run;
+    r->u.finished.step = j->step;
+    /* Where nobody was left to see it, nobody is late. */
+    r->u.finished.at_ms = j->nodes_n > 0 ? c->wall_zero_ms + c->now_ms : 0;
     j->finishing = true;
-    say_record(fx, &r);
-    return MU_OK;
+    say_record(fx, r);
 }
 
-void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
+void record_finished(struct cluster *c, struct job *j, bool ended, const char *why,
+                     struct effects *fx)
 {
-    struct record r = {.kind = RECORD_FINISHED,
-                       .u.finished = {.run = j->run, .step = j->step, .ended = 1, .failed = 1}};
+    struct record r = {.kind = RECORD_FINISHED, .u.finished.ended = ended};
+
+    strcpy(r.u.finished.why, why);
+    say_finished(c, j, &r, fx);
+}
+
+void record_failed(struct cluster *c, struct job *j, struct effects *fx, const char *fmt, ...)
+{
+    struct record r = {.kind = RECORD_FINISHED, .u.finished = {.ended = 1, .failed = 1}};
     va_list args;
 
     if (j->ended || j->finishing) {
         return;
     }
-    strcpy(r.u.finished.job, j->name);
     va_start(args, fmt);
     vsnprintf(r.u.finished.why, sizeof(r.u.finished.why), fmt, args);
     va_end(args);
-    j->finishing = true;
-    say_record(fx, &r);
+    say_finished(c, j, &r, fx);
+}
+
+static int want_shutdown(struct cluster *c, struct job *j, struct effects *fx)
+{
+    if (j->ended || j->finishing) {
+        return j->ended ? MU_EDONE : MU_EAGAIN;
+    }
+    record_finished(c, j, true, "it was shut down", fx);
+    return MU_OK;
 }
 
 /* Workers hear of it with their leases, and these come soon. A job whose workers save nothing does
@@ -80,7 +91,7 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
         job_touch(c, j);
         return j->takeover_asked ? MU_OK : MU_EBUSY;
     case ADMIN_SHUTDOWN:
-        return want_shutdown(j, fx);
+        return want_shutdown(c, j, fx);
     case ADMIN_SAVE:
         return want_save(c, j, fx);
     default:

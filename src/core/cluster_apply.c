@@ -20,7 +20,8 @@ static void forget_tombs(struct cluster *c, uint32_t job)
     }
 }
 
-/* A node that is gone and that no generation names: kept only to remember its budget. */
+/* A node that is gone and that no generation names: kept only to remember its budget, and that it
+ * saw the end of the run. */
 static void bury(struct cluster *c, struct node *n)
 {
     struct job *j = &c->jobs[n->job];
@@ -32,7 +33,7 @@ static void bury(struct cluster *c, struct node *n)
     for (uint32_t s = 0; s < n->slots; s++) {
         spent += node_worker(c, n, s)->spent;
     }
-    if (spent == 0 || !named) {
+    if ((spent == 0 && !n->saw_end) || !named) {
         node_free(c, n);
     }
 }
@@ -100,7 +101,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         forget_tombs(c, job_index(c, j));
         j->run = r->run;
         j->members_n = j->active_n = 0;
-        j->active = j->checkpoint = j->saved = j->step = j->finished_step = 0;
+        j->active = j->checkpoint = j->saved = j->step = j->finished_step = j->ended_ms = 0;
         j->checkpoint_before = 0;
         j->heal = (struct heal){0};
         j->faulted = false;
@@ -197,6 +198,7 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
                                 .node = n->name,
                                 .generation = j->number});
     n->state = NODE_GONE;
+    n->saw_end = r->ended != 0 && !MUTATED(SEEN_IS_KEPT);
     n->going = false;
     conn_drop(c, n);
     node_refresh(c, n);
@@ -355,6 +357,7 @@ static int apply_finished(struct cluster *c, const struct rec_finished *r, struc
         return MU_OK;
     }
     j->ended = true;
+    j->ended_ms = r->at_ms;
     j->pending = false;
     j->members_n = j->active_n = 0;
     clear_members(c, j, true);

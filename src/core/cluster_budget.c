@@ -40,7 +40,7 @@ void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t co
                   !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
     }
     if (left_n < job_min(j)) {
-        record_failed(fx, j,
+        record_failed(c, j, fx,
                       "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes "
                       "that --nnodes wants are left",
                       n->name, j->max_restarts, left_n, job_min(j));
@@ -61,7 +61,7 @@ static void count_futile(struct cluster *c, struct job *j, const struct node *n,
     j->futile_n++;
     j->futile_mixed |= j->futile_node != n->number;
     if (j->mode != MODE_INPROCESS && j->futile_mixed && j->futile_n > j->max_restarts) {
-        record_failed(fx, j,
+        record_failed(c, j, fx,
                       "the script failed %u times in a row, soon after its start, on several nodes "
                       "(the last: exit code %u on node '%s'); see its output",
                       j->futile_n, code, n->name);

@@ -141,10 +141,12 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct record ckpt = {.kind = RECORD_CHECKPOINT,
                           .u.checkpoint = {.run = j->run, .step = j->checkpoint}};
-    struct record finished = {
-        .kind = RECORD_FINISHED,
-        .u.finished = {
-            .run = j->run, .step = j->finished_step, .ended = j->ended, .failed = j->failed}};
+    struct record finished = {.kind = RECORD_FINISHED,
+                              .u.finished = {.run = j->run,
+                                             .step = j->finished_step,
+                                             .ended = j->ended,
+                                             .failed = j->failed,
+                                             .at_ms = j->ended_ms}};
 
     strcpy(ckpt.u.checkpoint.job, j->name);
     if (j->checkpoint_before != 0) {
@@ -182,7 +184,8 @@ void cluster_dump(struct cluster *c, struct effects *fx)
         const struct node *n = &c->nodes[i];
 
         if (n->state == NODE_GONE) {
-            say_record(fx, &(struct record){.kind = RECORD_GONE, .u.gone.node = n->number});
+            say_record(fx, &(struct record){.kind = RECORD_GONE,
+                                            .u.gone = {.node = n->number, .ended = n->saw_end}});
         } else if (n->state == NODE_UP && n->drained) {
             say_record(fx, &(struct record){.kind = RECORD_DRAIN, .u.drain.node = n->number});
         }

@@ -282,21 +282,16 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
 
 /* ---- ends and saves ---- */
 
-static void note_progress(struct job *j, struct effects *fx)
+static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
 {
     bool ended = j->finished && j->active != 0 && j->tally.finished_n == j->tally.survivors_n;
 
     if (j->failing) {
-        record_failed(fx, j, "%s", j->why);
+        record_failed(c, j, fx, "%s", j->why);
     }
     j->done |= j->tally.finished_n > 0;
     if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {
-        struct record r = {.kind = RECORD_FINISHED,
-                           .u.finished = {.run = j->run, .step = j->step, .ended = ended}};
-
-        strcpy(r.u.finished.job, j->name);
-        j->finishing = true;
-        say_record(fx, &r);
+        record_finished(c, j, ended, "", fx);
     }
     /* One that was saved meanwhile may be of a state that not all had. */
     if (!j->saving && j->saved > j->checkpoint && !j->faulted && !job_heals(j)) {
@@ -330,7 +325,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         job_due(c, j, j->retry_ms);
         return;
     }
-    note_progress(j, fx);
+    note_progress(c, j, fx);
     j->takeover_asked &= j->tally.survivors_n == 0;
     if (j->pending || j->finishing) {
         return;

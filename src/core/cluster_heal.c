@@ -75,7 +75,7 @@ static void end_job(struct cluster *c, struct job *j, const struct findings *f, 
     char odd[NAME_MAX_LEN + 64];
 
     odd_text(c, f->odd, odd, sizeof(odd));
-    record_failed(fx, j, "after step %llu %s%s%s", (unsigned long long)f->at,
+    record_failed(c, j, fx, "after step %llu %s%s%s", (unsigned long long)f->at,
                   f->gradients ? "workers computed different gradients"
                                : "the states of the workers differ",
                   odd, more);

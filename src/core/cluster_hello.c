@@ -1,6 +1,7 @@
 /* Nodes come and go: hello, renewal, bye. A newcomer counts once its record is durable;
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
+#include "core/mutation.h"
 
 #include <string.h>
 
@@ -24,13 +25,46 @@ static void record_job(const struct msg_hello *h, uint32_t run, struct effects *
     say_record(fx, &r);
 }
 
+/* A run is over, or ends. A node that saw that and is started again begins another. One that was
+ * lost before, or is new, is late; so it may only if the end was long ago, or it insists. The one
+ * of its name that is still here has yet to say what it saw. */
+static bool may_rerun(const struct cluster *c, const struct job *j, const struct node *n,
+                      const struct msg_hello *h)
+{
+    uint64_t wall_ms = c->wall_zero_ms + c->now_ms;
+
+    return (h->flags & NODE_RERUN) != 0 || j->failed ||
+           (j->ended && wall_ms >= j->ended_ms + c->config.linger_ms) ||
+           RULE(LATE_IS_TOLD, n != NULL && (n->saw_end || n->state == NODE_UP));
+}
+
+/* True: another run of j is to begin now. Otherwise this has answered. */
+static bool next_run(const struct cluster *c, const struct job *j, const struct node *n,
+                     const struct event *e, struct effects *fx)
+{
+    if (!may_rerun(c, j, n, e->u.hello)) {
+        say_ended(j, e->conn, fx);
+        return false;
+    }
+    if (!RULE(RERUN_WAITS, j->ended && j->nodes_n == 0)) {
+        say_refused(fx, e->conn, MU_EAGAIN,
+                    "run %u of job '%s' is over; another begins when its last nodes have left "
+                    "(%u still here)",
+                    j->run, j->name, j->nodes_n);
+        return false;
+    }
+    return true;
+}
+
 /* The job this node asks for, made or given a new run if need be. NULL: answered already. */
 static struct job *hello_job(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_hello *h = e->u.hello;
     struct job *j = job_find(c, h->job);
+    const struct node *n;
     uint32_t min, max;
     uint8_t mode;
+    bool known; /* It is in this run. */
 
     if (j == NULL) {
         j = job_make(c, h->job);
@@ -42,21 +76,21 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
         }
         j->run = 0;
     }
-    if (h->run != 0 && h->store == c->config.store && (h->run < j->run || j->ended)) {
+    n = node_by_name(c, job_index(c, j), h->name);
+    known = n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE;
+    if (!known && h->run != 0 && h->store == c->config.store && (h->run < j->run || j->ended)) {
         say_ended(j, e->conn, fx); /* It belongs to a run that is over, and starts no other. */
         return NULL;
     }
-    if (j->run == 0 || (j->ended && j->nodes_n == 0)) {
-        if (!j->creating) {
-            j->creating = true;
-            j->next_min = h->min;
-            j->next_max = h->max;
-            j->next_mode = h->mode;
-            record_job(h, j->run + 1, fx);
-        }
-    } else if (j->ended) {
-        say_ended(j, e->conn, fx);
+    if (!known && j->finished && !j->creating && !next_run(c, j, n, e, fx)) {
         return NULL;
+    }
+    if ((j->run == 0 || (j->finished && !known)) && !j->creating) {
+        j->creating = true;
+        j->next_min = h->min;
+        j->next_max = h->max;
+        j->next_mode = h->mode;
+        record_job(h, j->run + 1, fx);
     }
     mode = j->creating ? j->next_mode : j->mode;
     if (h->mode != mode && h->mode != MODE_AUTO && mode != MODE_AUTO) {
@@ -172,7 +206,7 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
         return MU_EREFUSED;
     }
     n = node_by_name(c, job_index(c, j), h->name);
-    if (n != NULL && !j->creating && budget_spent(c, j, n)) {
+    if (n != NULL && !j->creating && !j->ended && budget_spent(c, j, n)) {
         budget_refuse(c, j, n, e->conn, fx);
         return MU_ELIMIT;
     }
@@ -184,10 +218,6 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
                     "a node named '%s' is here already; give this one another --node-name",
                     h->name);
         return MU_EEXIST;
-    }
-    if (j->finished && !j->creating) {
-        say_ended(j, e->conn, fx);
-        return MU_EDONE;
     }
     if (n != NULL && n->state == NODE_UP) {
         blame_left(c, n, fx);
@@ -224,7 +254,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
 /* The node will never be heard again under this number. */
 void node_leave(struct cluster *c, struct node *n, struct effects *fx)
 {
-    struct record r = {.kind = RECORD_GONE, .u.gone.node = n->number};
+    struct record r = {.kind = RECORD_GONE, .u.gone = {.node = n->number, .ended = n->saw_end}};
 
     if (!n->going && n->state == NODE_UP) {
         n->going = true;
@@ -237,10 +267,12 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_bye *m = e->u.bye;
     struct node *n = node_by_conn(c, e->conn);
+    bool saw_end = m->ended != 0;
 
     if (n == NULL && m->store == c->config.store) { /* A keeper's word for its agent. */
         n = node_by_number(c, m->node);
         n = n != NULL && n->incarnation == m->incarnation ? n : NULL;
+        saw_end = n != NULL && n->told;
         if (n != NULL && n->state == NODE_UP && !n->going) {
             say_note(fx, &(struct note){.kind = NOTE_LOST,
                                         .job = c->jobs[n->job].name,
@@ -251,6 +283,7 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
     }
     if (n != NULL && n->state == NODE_UP) {
         blame_left(c, n, fx);
+        n->saw_end |= saw_end && (c->jobs[n->job].finished || c->jobs[n->job].finishing);
         node_leave(c, n, fx);
     }
     return MU_OK;

@@ -61,7 +61,7 @@ enum node_state {
     NODE_FREE,
     NODE_JOINING, /* its record is not durable yet */
     NODE_UP,
-    NODE_GONE, /* for good; kept while a generation or a spent budget names it */
+    NODE_GONE, /* for good; kept while a generation names it, or to remember something of it */
 };
 
 /* What a node's workers add to their job's counts. */
@@ -88,6 +88,8 @@ struct node {
     bool draining;
     bool drained; /* … by a record, not by its own wish */
     bool heals;   /* it was started with --heal */
+    bool told;    /* … that the run has ended, by a connection of its own */
+    bool saw_end; /* it has left, knowing that the run is over or ending */
     bool listed;
     bool senior;
     bool timed;       /* its lease is in the heap … */
@@ -157,6 +159,7 @@ struct job {
     uint64_t checkpoint_before; /* the one before it; 0: none that is known */
     struct heal heal;
     uint64_t finished_step;
+    uint64_t ended_ms; /* by the wall clock; 0: long ago */
     bool finished, ended, failed;
     char why[TEXT_MAX_LEN]; /* it ended so */
     struct wish wish;
@@ -207,6 +210,7 @@ struct load {
 struct cluster {
     struct cluster_config config;
     uint64_t now_ms, start_ms, grace_ms, jump_ms;
+    uint64_t wall_zero_ms; /* what the wall clock showed at time 0 */
     bool started;
     uint32_t next_node;
     uint64_t jobs_due_ms;
@@ -340,8 +344,10 @@ void dump_settings(struct cluster *c, const struct job *j, struct effects *fx);
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
 void record_mode(const struct job *j, uint8_t mode, struct effects *fx);
-void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+void record_finished(struct cluster *c, struct job *j, bool ended, const char *why,
+                     struct effects *fx);
+void record_failed(struct cluster *c, struct job *j, struct effects *fx, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* cluster_say.c: effects */
 void say_record(struct effects *fx, const struct record *r);

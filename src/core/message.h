@@ -113,6 +113,7 @@ struct report {
 #define NODE_RESTART 4u   /* … or none has in time: scripts that know nothing of muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
 #define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
+#define NODE_RERUN 32u    /* hello: another run, if the last one is over */
 
 struct msg_hello {
     uint64_t store; /* id of the store that gave `node`; 0 if none did */
@@ -155,6 +156,7 @@ struct msg_bye {
     uint32_t node;
     uint64_t store;
     uint64_t incarnation;
+    uint8_t ended; /* it knows that the run is over, or ending */
 };
 
 /* ---- orchestrator -> agent ---- */
@@ -555,6 +557,7 @@ struct rec_node {
 
 struct rec_gone {
     uint32_t node;
+    uint8_t ended; /* it saw the end of the run */
 };
 
 struct rec_active {
@@ -569,6 +572,7 @@ struct rec_finished {
     uint8_t ended; /* every member has finished: all may leave */
     uint8_t failed;
     char why[TEXT_MAX_LEN];
+    uint64_t at_ms; /* wall clock, since 1970; 0: it is not known */
 };
 
 /* `count` of the restart budget of (job, name, slot) is used up, the last of it by `worker`. */

@@ -57,7 +57,10 @@
     X(KEPT_BEFORE_REDUCE, "a step is reduced before the state before it is kept in memory")        \
     X(APART_IS_KEPT, "an agent without an orchestrator drops whom its worker can't reach")         \
     X(REACHED_AGAIN, "a worker that is out names for ever whom it could not reach once")           \
-    X(APART_OUTLIVES_PLAN, "whom a worker can't reach is forgotten when a generation is planned")
+    X(APART_OUTLIVES_PLAN, "whom a worker can't reach is forgotten when a generation is planned")  \
+    X(LATE_IS_TOLD, "one that comes after the end, and has not seen it, begins another run")       \
+    X(RERUN_WAITS, "another run begins while nodes of the last one are here")                      \
+    X(SEEN_IS_KEPT, "a node that saw the end can't begin another run")
 
 enum mutation {
     MUTATION_NONE,

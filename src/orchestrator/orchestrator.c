@@ -255,7 +255,7 @@ int orchestrator_open(uv_loop_t *loop, const struct orchestrator_config *config,
     o->start_wall_ms = net_wall_ms();
     o->sweep_ms = o->now_ms + o->config.lease_ms;
     values_restore(o);
-    cluster_start(o->cluster, o->now_ms, &o->fx);
+    cluster_start(o->cluster, o->now_ms, o->start_wall_ms, &o->fx);
     effects_forget(o);
     driver_arm(o);
     *o_out = o;

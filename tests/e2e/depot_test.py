@@ -117,7 +117,7 @@ def test_all_workers_are_killed_and_the_orchestrator_too():
 def test_a_new_cluster_of_another_size_goes_on_from_what_is_kept_compressed_too():
     model = ckpt.large(24)
     with kit.World() as world:
-        job = Kept(world, model, '--ckpt-zstd', nnodes='1', nproc=4, limit=0)
+        job = Kept(world, model, '--ckpt-zstd', '--rerun', nnodes='1', nproc=4, limit=0)
         job.start('a')
         job.save_upto(10, then=12)
         job.orchestrator.say('shutdown', job.job.name)

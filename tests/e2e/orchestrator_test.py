@@ -303,7 +303,7 @@ def test_a_run_that_ended_stays_ended_and_the_next_has_the_next_number():
         job = orchestrator.job(nnodes='1')
         job.finish()
         for run in (1, 2, 3):
-            assert job.node(f'n{run}').wait() == 0
+            assert job.node(f'n{run}', '--rerun').wait() == 0
             before = job.status()
             orchestrator.restart()
             after = job.status()

@@ -272,7 +272,7 @@ def test_a_run_that_is_finished_stays_as_it_is(cluster, world):
     """Started once more it does nothing: not even what the script does at the end of an epoch."""
     c = cluster(EXAMPLE, 1, args=SHORT, flags=('--ckpt-dir', os.path.join(world.dir, 'checkpoints'), '--ckpt-every', '1'))
     c.wait()
-    c.wait(c.join())
+    c.wait(c.join(flags=['--rerun']))
     assert c.lines('sha256') == [sha_alone(EXAMPLE, *SHORT)] * 2
 
 

@@ -43,7 +43,8 @@ enum fate {
     FATE_UNPAUSE,
     /* Also when everything else has healed. */
     FATE_STRIKE,
-    FATE_ORCH_AWAY
+    FATE_ORCH_AWAY,
+    FATE_AGAIN /* also when the job has ended */
 };
 
 static void later(struct world *w, uint64_t delay_us, enum fate kind, uint64_t b)
@@ -203,6 +204,7 @@ void fate_draw(struct world *w)
     draw_config(w);
     draw_fortune(w);
     draw_calls(w);
+    again_draw(w);
     n = world_between(w, 0, 12);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t first = w->fortune.calm ? FATE_LAST_ROUGH : 0;
@@ -281,7 +283,8 @@ static void start_one(struct world *w, uint32_t from, bool fresh_machine)
         uint32_t m = (from + i) % NODES_N;
         bool known = m < w->config.nodes_n;
 
-        if (!w->machines[m].alive && !w->check.ended && known != fresh_machine) {
+        if (!w->machines[m].alive && !w->check.ended && !again_over(w, m) &&
+            known != fresh_machine) {
             machine_start(w, m);
             return;
         }
@@ -349,6 +352,11 @@ static void kill_all(struct world *w)
 void fate_strike(struct world *w, uint64_t delay_us)
 {
     later(w, delay_us, FATE_STRIKE, 0);
+}
+
+void fate_again(struct world *w, uint64_t delay_us, uint32_t m)
+{
+    later(w, delay_us, FATE_AGAIN, m);
 }
 
 static void rough(struct world *w, enum fate kind, uint64_t b)
@@ -495,6 +503,10 @@ void fate_event(struct world *w, struct sim_event *e)
 {
     enum fate kind = (enum fate)e->a;
 
+    if (kind == FATE_AGAIN) {
+        again_start(w, (uint32_t)e->b);
+        return;
+    }
     if (w->check.ended || (w->healed && kind < FATE_STRIKE)) {
         return;
     }
@@ -595,6 +607,8 @@ void fate_heal(struct world *w)
     w->check.healed_us = w->now_us;
     orch_start(w);
     for (uint32_t m = 0; m < w->config.nodes_n && !w->check.ended; m++) {
-        machine_start(w, m);
+        if (!again_over(w, m)) {
+            machine_start(w, m);
+        }
     }
 }

@@ -73,6 +73,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_DONE:
         node->leaves = true;
         node->exit_code = e->code;
+        again_done(w, fx->m);
         break;
     }
 }
@@ -259,6 +260,9 @@ static void on_down(struct world *w, uint32_t m, struct sim_event *f)
     case WIRE_ACK:
         e.kind = AGENT_ON_ACK;
         e.u.ack = &msg.ack;
+        if ((msg.ack.flags & NODE_ENDING) != 0) {
+            again_saw(w, m);
+        }
         break;
     case WIRE_GENERATION:
         e.kind = AGENT_ON_GENERATION;
@@ -271,6 +275,9 @@ static void on_down(struct world *w, uint32_t m, struct sim_event *f)
     default:
         e.kind = AGENT_ON_ENDED;
         e.u.ended = &msg.ended;
+        if (w->machines[m].agent.node != 0) { /* Otherwise it is told that it is late. */
+            again_saw(w, m);
+        }
         break;
     }
     step_agent(w, m, &e);
@@ -291,6 +298,9 @@ static void on_worker(struct world *w, uint32_t m, struct sim_event *f)
     if (h.type == WIRE_REPORT) {
         e.kind = AGENT_ON_REPORT;
         e.u.report = &msg.report;
+        if (msg.report.phase == PHASE_FINISHED) {
+            again_saw(w, m);
+        }
     } else {
         e.kind = AGENT_ON_BEAT;
     }
@@ -323,6 +333,9 @@ void machine_event(struct world *w, struct sim_event *f)
         e.kind = AGENT_ON_EXIT;
         e.slot = (uint32_t)f->a;
         e.code = (uint32_t)f->b;
+        if (w->config.plain && e.code == 0) {
+            again_saw(w, f->to);
+        }
         step_agent(w, f->to, &e);
         break;
     case SIM_CLOSED_DOWN:

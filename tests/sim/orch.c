@@ -57,6 +57,9 @@ static void append(struct world *w, const struct record *r)
     p->applied = false;
     mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
     schedule_sync(w);
+    if (r->kind == RECORD_JOB && o->hello_from != 0 && r->u.job.run > 1) {
+        again_run(w, o->hello_from - 1);
+    }
     if (o->crash_on == (int)r->kind) {
         o->crash_on = -1;
         o->stopped_until_us = FOREVER_US; /* It dies here, with the record still in flight. */
@@ -135,6 +138,10 @@ static void note_record(struct world *w, const struct record *r)
     }
     if (r->kind == RECORD_HEAL) {
         heal_record(w, &r->u.heal);
+    }
+    w->check.done |= r->kind == RECORD_FINISHED;
+    if (r->kind == RECORD_GONE) {
+        again_gone(w, &r->u.gone);
     }
     w->check.second_run |= r->kind == RECORD_JOB && r->u.job.run > 1;
 }
@@ -309,6 +316,7 @@ void orch_start(struct world *w)
         .orphan_ms = 3000,
         .takeover_ms = 5000,
         .retry_ms = 100,
+        .linger_ms = 3600000,
         .settings = {.keys_n = 8, .value_bytes = 256, .total_bytes = 1024, .window_n = 8},
         .store = 77};
     char error[STORE_ERROR_MAX];
@@ -326,7 +334,7 @@ void orch_start(struct world *w)
     }
     trace(w, "orchestrator", "starts");
     check_restart(w);
-    cluster_start(o->cluster, orch_now_ms(w), &fx.base);
+    cluster_start(o->cluster, orch_now_ms(w), orch_now_ms(w), &fx.base);
     orch_tick(w);
 }
 
@@ -377,6 +385,7 @@ static void on_frame(struct world *w, struct sim_event *f)
     case WIRE_HELLO:
         e.kind = EVENT_HELLO;
         e.u.hello = &msg.hello;
+        w->orch.hello_from = f->to + 1;
         break;
     case WIRE_RENEW:
         e.kind = EVENT_RENEW;
@@ -392,6 +401,7 @@ static void on_frame(struct world *w, struct sim_event *f)
         break;
     }
     step_cluster(w, &e);
+    w->orch.hello_from = 0;
 }
 
 static void on_conn_closed(struct world *w, uint32_t conn)

@@ -102,7 +102,9 @@ static void go(struct world *w)
             end_grace(w);
         }
         for (uint32_t m = 0; m < w->config.nodes_n && !w->failed && !w->check.ended; m++) {
-            machine_start(w, m); /* Drained ones come back as new. */
+            if (!again_over(w, m)) {
+                machine_start(w, m); /* Drained ones come back as new. */
+            }
         }
     }
     if (!w->failed && !check_done(w)) {
@@ -112,6 +114,7 @@ static void go(struct world *w)
     }
     if (!w->failed) {
         save_done(w);
+        again_late(w);
     }
     if (!w->failed && w->config.pair != PAIR_FLAPS &&
         w->check.newest > w->check.healed_newest + GENERATIONS_BOUND) {

@@ -10,6 +10,7 @@
  *   program.c  … or plain scripts, in restart mode
  *   save.c     what is saved, and by whom
  *   heal.c     states that go wrong, and what they are to go back to
+ *   again.c    who comes when the run is over
  *   check.c    what must hold, after every event     seed.c     … and in the end
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
  *   script_run.c, script_look.c  … their commands    story.c    … and what they tell
@@ -202,7 +203,8 @@ struct orch {
     uint64_t slow_until_us;
     uint32_t conn_node[4096]; /* connection -> machine + 1 */
     uint32_t conns_n;
-    int crash_on; /* scripts: a record kind; stop for ever once it was handed out */
+    uint32_t hello_from; /* the machine + 1 whose hello is being heard; 0: none is */
+    int crash_on;        /* scripts: a record kind; stop for ever once it was handed out */
 };
 
 /* ---- what may go wrong ---- */
@@ -310,6 +312,7 @@ struct check {
     uint32_t heal_count, flips_n;
     uint64_t flip_lineage, flip_first; /* where the last was; the first step after which one was */
     bool failed;                       /* the job has ended so */
+    bool done;                         /* the journal says that a worker has finished */
     bool ended;
     uint64_t odd_step; /* whose READYs have an odd hash; 0: none yet */
     wid odd_self;
@@ -391,6 +394,19 @@ struct inbox {
     struct sim_frame frames[INBOX_N];
 };
 
+/* What comes after the end, by machine. */
+struct again {
+    bool saw[NODES_N];  /* it knows that the run is over, or ending */
+    bool left[NODES_N]; /* … and that it has left, knowing it, is durable */
+    bool at_once;       /* the first of those is started again, while others may be here */
+    bool late;          /* `machine` is started when all have left … */
+    bool restart;       /* … after the orchestrator */
+    uint32_t machine;
+    uint64_t delay_us;
+    uint32_t back; /* the machine + 1 that has seen the end and is to begin another run; 0: none */
+    bool started;  /* … and is there */
+};
+
 struct world {
     uint64_t seed;
     struct prng prng;
@@ -415,6 +431,7 @@ struct world {
     } vanish[8];
     uint32_t vanish_n;
     struct check check;
+    struct again again;
     bool healed;
     bool failed;
     char why[512];
@@ -525,8 +542,19 @@ void check_after(struct world *w);
 bool check_done(const struct world *w);
 uint64_t check_stopped_us(const struct world *w); /* until when somebody is, or was */
 
+/* again.c */
+void again_draw(struct world *w);
+void again_saw(struct world *w, uint32_t m);
+bool again_over(const struct world *w, uint32_t m); /* for it: it is not to come back by chance */
+void again_gone(struct world *w, const struct rec_gone *r);
+void again_run(struct world *w, uint32_t m);
+void again_done(struct world *w, uint32_t m);
+void again_start(struct world *w, uint32_t m);
+void again_late(struct world *w);
+
 /* fate.c */
 void fate_draw(struct world *w);
+void fate_again(struct world *w, uint64_t delay_us, uint32_t m); /* started again */
 void fate_event(struct world *w, struct sim_event *e);
 void fate_heal(struct world *w);
 void fate_after(struct world *w);      /* every event */

@@ -74,6 +74,7 @@ void world_reset(struct world *w, uint64_t seed)
     prng_init(&w->prng, seed);
     w->now_us = w->events_n = w->order = 0;
     memset(&w->check, 0, sizeof(w->check));
+    w->again = (struct again){0};
     memset(w->cut_up, 0, sizeof(w->cut_up));
     memset(w->cut_down, 0, sizeof(w->cut_down));
     memset(w->cut, 0, sizeof(w->cut));

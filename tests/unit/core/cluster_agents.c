@@ -82,6 +82,7 @@ void rejoin(const char *name)
     s->conn = 0;
     s->node = 0;
     s->store = s->held = s->active = s->seq = 0;
+    s->ended = false;
     for (uint32_t i = 0; i < ARRAY_LEN(s->reports); i++) {
         s->reports[i].incarnation = 1;
         s->reports[i].phase = PHASE_WARMING;
@@ -166,8 +167,9 @@ void next_life(const char *name, uint32_t slot)
 
 void bye(const char *name)
 {
-    kit_step(
-        &(struct event){.kind = EVENT_BYE, .conn = at(name)->conn, .u.bye = &(struct msg_bye){0}});
+    struct msg_bye m = {.ended = at(name)->ended};
+
+    kit_step(&(struct event){.kind = EVENT_BYE, .conn = at(name)->conn, .u.bye = &m});
 }
 
 void closed(const char *name)

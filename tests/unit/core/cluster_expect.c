@@ -123,7 +123,7 @@ void kit_open(void)
 {
     clear();
     assert_int_equal(cluster_init(&f.config, &f.c), MU_OK);
-    cluster_start(f.c, f.now_ms, &f.fx);
+    cluster_start(f.c, f.now_ms, f.now_ms + WALL_MS, &f.fx);
     forget();
 }
 

@@ -271,7 +271,7 @@ static void start_on(struct cluster *c)
     for (uint32_t i = 0; i < f.stubs_n; i++) {
         f.stubs[i].conn = 0;
     }
-    cluster_start(f.c, f.now_ms, &f.fx);
+    cluster_start(f.c, f.now_ms, f.now_ms + WALL_MS, &f.fx);
     pump();
 }
 

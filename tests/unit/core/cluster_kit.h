@@ -21,6 +21,7 @@
 #define LEASE_MS 5000u
 #define WINDOW_MS 2000u
 #define TEXT_MAX 512
+#define WALL_MS UINT64_C(1700000000000) /* at time 0 */
 
 struct stub {
     char name[16];
@@ -85,7 +86,7 @@ void warm(const char *names);  /* all slots, having reached all */
 void enter(const char *names); /* all slots act in the newest generation */
 void exits(const char *name, uint32_t slot, uint32_t code);
 void next_life(const char *name, uint32_t slot); /* starts warming */
-void bye(const char *name);
+void bye(const char *name); /* knowing that the run has ended, if it was told */
 void closed(const char *name);
 void suspect(const char *by,
              const char *peer); /* slot 0 of it says so from here on, in what it holds */

@@ -136,8 +136,9 @@ void record_full(const struct record *r, char *out, size_t cap)
         snprintf(out, cap, "active %s %" PRIu64, r->u.active.job, r->u.active.generation);
         break;
     case RECORD_FINISHED:
-        snprintf(out, cap, "finished %s run %u step %" PRIu64 " ended %u", r->u.finished.job,
-                 r->u.finished.run, r->u.finished.step, r->u.finished.ended);
+        snprintf(out, cap, "finished %s run %u step %" PRIu64 " ended %u at %" PRIu64,
+                 r->u.finished.job, r->u.finished.run, r->u.finished.step, r->u.finished.ended,
+                 r->u.finished.at_ms);
         break;
     case RECORD_SPENT:
         snprintf(out, cap, "spent %s/%s.%u %u by %" PRIx64, r->u.spent.job, r->u.spent.name,
@@ -153,7 +154,7 @@ void record_full(const struct record *r, char *out, size_t cap)
                  (int)r->u.config.value_n, (const char *)r->u.config.value);
         break;
     case RECORD_GONE:
-        snprintf(out, cap, "gone %u", r->u.gone.node);
+        snprintf(out, cap, "gone %u saw the end %u", r->u.gone.node, r->u.gone.ended);
         break;
     case RECORD_DRAIN:
         snprintf(out, cap, "drain %u", r->u.drain.node);

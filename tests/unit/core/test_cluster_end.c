@@ -374,26 +374,25 @@ static void a_new_run_begins_once_all_have_left_and_numbers_go_on(void **state)
     finish("a", 7);
     finish("b", 7);
     bye("a");
-    hello("c");
-    assert_true(at("c")->ended); /* b is still here. */
+    rejoin("a");
+    assert_int_equal(at("a")->refused, MU_EAGAIN); /* b is still here. */
     bye("b");
-    at("c")->ended = false;
     shape(1, 2); /* another shape than that of the run before */
-    at("c")->min = 1;
-    at("c")->max = 2;
-    hello("c");
-    assert_false(at("c")->ended);
-    assert_int_equal(said("c: welcome 3 run 2"), 1);
+    at("a")->min = 1;
+    at("a")->max = 2;
+    hello("a");
+    assert_false(at("a")->ended);
+    assert_int_equal(said("a: welcome 3 run 2"), 1);
     rejoin("b");
     at("b")->refused = 0;
     assert_int_equal(job().run, 2);
     assert_int_equal(job().step, 0);
     assert_int_equal(job().checkpoint, 0);
     assert_false(job().finished);
-    warm("c");
+    warm("a");
     pass(WINDOW_MS);
     assert_true(job().generation > generation);
-    expect_generation("fresh", "c");
+    expect_generation("fresh", "a");
     assert_int_equal(said("record spent b 1"), 1);
 }
 
@@ -413,6 +412,217 @@ static void numbers_go_on_after_a_snapshot_of_an_ended_run(void **state)
     assert_true(at("a")->node > number);
     warm("a");
     assert_true(job().generation > generation);
+    assert_int_equal(job().run, 2);
+}
+
+/* ---- who may begin another ---- */
+
+/* a and b have done it, c was lost before; a and b have left. */
+static void end_without_c(void)
+{
+    form("a b c");
+    silence("c");
+    closed("c");
+    pass(LEASE_MS);
+    settle();
+    finish("a", 7);
+    finish("b", 7);
+    bye("a");
+    bye("b");
+    assert_int_equal(job().nodes_n, 0);
+    assert_int_equal(said_like("record job"), 1);
+}
+
+static void one_that_was_lost_before_the_end_is_told_and_begins_no_other(void **state)
+{
+    end_without_c();
+    rejoin("c");
+    assert_true(at("c")->ended);
+    assert_int_equal(at("c")->ended_step, 7);
+    hello("d"); /* a new one, too */
+    assert_true(at("d")->ended);
+    assert_int_equal(said_like("record job"), 1);
+}
+
+static void one_that_saw_the_end_and_is_started_again_begins_another(void **state)
+{
+    end_without_c();
+    rejoin("a");
+    assert_int_equal(job().run, 2);
+    rejoin("c"); /* There is a run to be in. */
+    assert_false(at("c")->ended);
+    assert_int_equal(job().nodes_n, 2);
+}
+
+static void who_saw_the_end_and_when_it_was_survive_the_orchestrator(void **state)
+{
+    end_without_c();
+    restart();
+    f.now_ms += f.config.linger_ms / 2; /* It was away. */
+    restart_from_snapshot();
+    rejoin("c");
+    assert_true(at("c")->ended);
+    rejoin("a");
+    assert_int_equal(job().run, 2);
+}
+
+static void one_that_comes_long_after_the_end_begins_another(void **state)
+{
+    end_without_c();
+    pass(f.config.linger_ms - LEASE_MS);
+    hello("d");
+    assert_true(at("d")->ended);
+    restart_from_snapshot();
+    pass(LEASE_MS);
+    rejoin("c");
+    assert_false(at("c")->ended);
+    assert_int_equal(job().run, 2);
+}
+
+static void one_that_insists_begins_another(void **state)
+{
+    end_without_c();
+    at("c")->flags = NODE_RERUN;
+    rejoin("c");
+    assert_false(at("c")->ended);
+    assert_int_equal(job().run, 2);
+}
+
+static void one_that_left_before_the_end_did_not_see_it(void **state)
+{
+    form("a b");
+    want(1);
+    settle();
+    bye("b");
+    finish("a", 7);
+    bye("a");
+    rejoin("b");
+    assert_true(at("b")->ended);
+    assert_int_equal(job().run, 1);
+}
+
+/* Its machine has lost power, and nobody knows yet. */
+static void one_that_was_told_and_never_heard_again_did_not_see_it(void **state)
+{
+    form("a b");
+    finish("a", 7);
+    silence("b");
+    finish("b", 7);
+    bye("a");
+    pass(LEASE_MS * 2);
+    assert_int_equal(job().nodes_n, 0);
+    rejoin("b");
+    assert_true(at("b")->ended);
+    assert_int_equal(job().run, 1);
+}
+
+static void one_whose_agent_was_killed_after_the_end_saw_it(void **state)
+{
+    struct msg_bye m;
+
+    shape(1, 1);
+    form("a");
+    m = (struct msg_bye){
+        .node = at("a")->node, .store = f.config.store, .incarnation = at("a")->incarnation};
+    finish("a", 7);
+    closed("a");
+    rejoin("a");
+    assert_int_equal(at("a")->refused, MU_EAGAIN); /* Its scripts are still being ended. */
+    kit_step(&(struct event){.kind = EVENT_BYE, .conn = 999, .u.bye = &m});
+    hello("a");
+    assert_int_equal(job().run, 2);
+}
+
+/* One worker takes its time to end. */
+static void another_run_waits_until_the_last_is_over(void **state)
+{
+    form("a b");
+    finish("a", 7);
+    at("a")->ended = true; /* It has seen itself finish. */
+    bye("a");
+    rejoin("a");
+    assert_int_equal(at("a")->refused, MU_EAGAIN);
+    assert_non_null(strstr(at("a")->refusal, "run 1 of job 'job' is over"));
+    assert_false(at("a")->ended);
+    finish("b", 7);
+    hello("a");
+    assert_int_equal(at("a")->refused, MU_EAGAIN);
+    bye("b");
+    hello("a");
+    assert_int_equal(at("a")->refused, 0);
+    assert_int_equal(job().run, 2);
+}
+
+static void one_whose_name_is_still_here_waits_as_well(void **state)
+{
+    shape(1, 1);
+    form("a");
+    finish("a", 7);
+    at("a2")->ended = false;
+    snprintf(at("a2")->name, sizeof(at("a2")->name), "a");
+    f.stubs[1].incarnation = 77;
+    {
+        struct msg_hello m = {
+            .incarnation = 77, .min = 1, .max = 1, .slots = 1, .job = "job", .name = "a"};
+
+        f.stubs[1].conn = ++f.conns_n;
+        kit_step(&(struct event){.kind = EVENT_HELLO, .conn = f.conns_n, .u.hello = &m});
+        assert_int_equal(f.stubs[1].refused, MU_EAGAIN);
+        bye("a");
+        kit_step(&(struct event){.kind = EVENT_HELLO, .conn = f.conns_n, .u.hello = &m});
+    }
+    assert_int_equal(job().run, 2);
+}
+
+/* An orchestrator that was restarted knows again who is there, and who is told. */
+static void one_that_comes_back_after_a_restart_saw_the_end(void **state)
+{
+    form("a b");
+    finish("a", 7);
+    finish("b", 7);
+    restart();
+    forget();
+    hello("a");
+    assert_int_equal(said("a: ended 7"), 1);
+    bye("a");
+    hello("b");
+    bye("b");
+    assert_int_equal(job().nodes_n, 0);
+    rejoin("a");
+    assert_int_equal(job().run, 2);
+}
+
+static void a_run_that_failed_may_be_followed_by_another_at_once(void **state)
+{
+    shape(1, 1);
+    f.max_restarts = 0;
+    form("a");
+    exits("a", 0, 1);
+    assert_true(job().ended);
+    at("a")->ended = false; /* It was refused before that. */
+    bye("a");
+    rejoin("a");
+    assert_int_equal(job().run, 2);
+}
+
+static void a_run_that_nobody_saw_end_may_be_followed_by_another_at_once(void **state)
+{
+    shape(1, 1);
+    form("a");
+    bye("a");
+    assert_int_equal(admin(ADMIN_SHUTDOWN, ""), MU_OK);
+    rejoin("a");
+    assert_int_equal(job().run, 2);
+}
+
+static void a_wall_clock_that_went_back_keeps_nobody_out_for_longer(void **state)
+{
+    end_without_c();
+    f.now_ms -= 900000;
+    restart();
+    f.now_ms += 900000;
+    jump(0);
+    rejoin("c");
     assert_int_equal(job().run, 2);
 }
 
@@ -457,6 +667,20 @@ int main(void)
         CASE(later_joiners_are_told_that_it_is_done),
         CASE(a_new_run_begins_once_all_have_left_and_numbers_go_on),
         CASE(numbers_go_on_after_a_snapshot_of_an_ended_run),
+        CASE(one_that_was_lost_before_the_end_is_told_and_begins_no_other),
+        CASE(one_that_saw_the_end_and_is_started_again_begins_another),
+        CASE(who_saw_the_end_and_when_it_was_survive_the_orchestrator),
+        CASE(one_that_comes_long_after_the_end_begins_another),
+        CASE(one_that_insists_begins_another),
+        CASE(one_that_left_before_the_end_did_not_see_it),
+        CASE(one_that_was_told_and_never_heard_again_did_not_see_it),
+        CASE(one_whose_agent_was_killed_after_the_end_saw_it),
+        CASE(another_run_waits_until_the_last_is_over),
+        CASE(one_whose_name_is_still_here_waits_as_well),
+        CASE(one_that_comes_back_after_a_restart_saw_the_end),
+        CASE(a_run_that_failed_may_be_followed_by_another_at_once),
+        CASE(a_run_that_nobody_saw_end_may_be_followed_by_another_at_once),
+        CASE(a_wall_clock_that_went_back_keeps_nobody_out_for_longer),
         CASE(people_may_end_a_job),
     };
 

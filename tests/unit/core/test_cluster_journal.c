@@ -222,6 +222,7 @@ static void a_new_run_that_could_not_be_written_leaves_the_old_one_as_it_was(voi
     before = dump_text(f.c);
     hold();
     shape(2, 3);
+    at("b")->flags = NODE_RERUN;
     hello("b");
     fail_all();
     after = dump_text(f.c);

@@ -136,6 +136,7 @@ static void a_new_run_begins_without_any(void **state)
         char error[NET_ERROR_MAX];
 
         puppet_init(&b, "job", "b", 1, 1);
+        b.hello.flags = NODE_RERUN;
         puppet_connect(&b, k);
         kit_say(b.cl, WIRE_HELLO, &b.hello, 0);
         assert_int_equal(client_next(b.cl, KIT_WAIT_MS, &h, &msg, error), MU_OK);

@@ -148,7 +148,7 @@ static void who_waits_does_not_become_stale_by_other_keys(void **state)
     client_close(other);
 }
 
-/* Until the last run's node is known to have left, a new one is told that it has ended. */
+/* Until the last run's node is known to have left, a new one is refused for now. */
 static void join_next_run(const struct kit *k, const char *job)
 {
     const union wire_any *msg;
@@ -158,12 +158,13 @@ static void join_next_run(const struct kit *k, const char *job)
     int tries_n = 0;
 
     puppet_init(&p, job, "b", 1, 8);
+    p.hello.flags = NODE_RERUN;
     do {
         puppet_connect(&p, k);
         kit_say(p.cl, WIRE_HELLO, &p.hello, 0);
         assert_int_equal(client_next(p.cl, KIT_WAIT_MS, &h, &msg, error), MU_OK);
-        usleep(h.type == WIRE_ENDED ? 10000 : 0);
-    } while (h.type == WIRE_ENDED && ++tries_n < KIT_WAIT_MS / 10);
+        usleep(h.type == WIRE_REFUSED ? 10000 : 0);
+    } while (h.type == WIRE_REFUSED && ++tries_n < KIT_WAIT_MS / 10);
     assert_int_equal(h.type, WIRE_WELCOME);
     assert_int_equal(msg->welcome.run, 2);
     puppet_close(&p);

@@ -443,10 +443,11 @@ static void a_new_run_s_changes_are_in_the_stream(void **state)
     web_expect(&c, "id: 2\n");
     assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_OK);
     puppet_next(&node, WIRE_ENDED);
-    bye = (struct msg_bye){node.hello.node, node.hello.store, node.hello.incarnation};
+    bye = (struct msg_bye){node.hello.node, node.hello.store, node.hello.incarnation, 0};
     kit_say(node.cl, WIRE_BYE, &bye, 0);
     kit_logged(k, "is gone");
     puppet_init(&next, "job", "b", 1, 1);
+    next.hello.flags = NODE_RERUN;
     puppet_join(&next, k);
     web_expect(&c, "id: 3\nevent: removed\ndata: {\"key\":\"size\",\"version\":3}\n\n");
     web_hang_up(&c);

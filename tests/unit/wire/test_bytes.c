@@ -45,9 +45,9 @@ static struct generation generation = {
     .members = members,
 };
 static struct msg_ended ended = {2, 41, 1, "no", 0};
-static struct msg_bye bye = {4, 0xabcdef, 0x1234};
+static struct msg_bye bye = {4, 0xabcdef, 0x1234, 1};
 static struct msg_ready ready = {N3, 41, 8, {0xd1, 0xd2}, {0xc1}, 0, 0, {{0}}};
-static struct rec_finished finished = {"j", 2, 41, 1, 1, "no"};
+static struct rec_finished finished = {"j", 2, 41, 1, 1, "no", 1700000000000};
 
 struct golden {
     enum wire_type type;
@@ -539,6 +539,36 @@ static void a_settle_of_1_6_says_what_it_holds_and_where_it_went(void **state)
     expect_as(6, WIRE_SETTLE, &msg, broke_1_6);
 }
 
+/* ---- what 1.7 added ---- */
+
+static struct rec_gone saw_end = {4, 1};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_7[] = {
+    {WIRE_BYE, &bye,
+     "4d535452010714001500000007000000000000000807060504030201b32ae1a704000000efcdab00"
+     "00000000341200000000000001"},
+    {WIRE_REC_GONE, &saw_end, "0201010705000000c9d3eab80400000001"},
+    {WIRE_REC_FINISHED, &finished,
+     "050101071d000000c69ec4a401006a020000002900000000000000010102006e6f0068e5cf8b0100"
+     "00"},
+};
+
+static void what_1_7_added_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_7); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(7, of_1_7[i].type, of_1_7[i].msg, of_1_7[i].bytes);
+        decode(of_1_7[i].type, bytes, unhex(of_1_7[i].bytes, bytes), &msg);
+        expect_as(7, of_1_7[i].type, &msg, of_1_7[i].bytes);
+    }
+}
+
 /* The bytes of 1.1 above are those of a run that is over for all. */
 static void an_end_of_1_1_is_nobodys_leaving(void **state)
 {
@@ -598,6 +628,7 @@ int main(void)
         cmocka_unit_test(what_1_5_brought_has_these_bytes),
         cmocka_unit_test(a_report_of_1_6_says_who_is_apart),
         cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
+        cmocka_unit_test(what_1_7_added_has_these_bytes),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };

@@ -259,7 +259,7 @@ static void what_no_decoder_takes_is_not_encoded(void **state)
 
 static void encode_record_as_frame(void *arg)
 {
-    struct rec_gone gone = {1};
+    struct rec_gone gone = {.node = 1};
     size_t n;
 
     wire_encode(WIRE_REC_GONE, &gone, 0, 0, frame, sizeof(frame), &n);
