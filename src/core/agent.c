@@ -300,7 +300,7 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
     a->held.members = members;
     memcpy(members, g->members, g->members_n * sizeof(*members));
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        if (a->slots[i].state == SLOT_RUNNING) {
+        if (a->slots[i].state == SLOT_RUNNING && slot_hears(a, i)) {
             fx->emit(fx, &(struct agent_effect){
                              .kind = AGENT_TELL_GENERATION, .slot = i, .u.generation = &a->held});
         }

@@ -64,6 +64,20 @@ static void of_generations_that_come_while_it_stops_only_the_newest_counts(void 
     assert_int_equal(said("start 7.0#1 in 6"), 1);
 }
 
+static void a_script_that_knows_muster_hears_of_no_generation_but_its_own(void **state)
+{
+    runs_in(4);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 4"), 1);
+    generation(5); /* This one is its successor's. */
+    assert_int_equal(said("stop 0"), 1);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 5"), 0);
+    EXIT(0);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 5"), 1);
+}
+
 static void out_of_the_generation_it_waits_for_the_next(void **state)
 {
     runs_in(4);
@@ -442,6 +456,7 @@ int main(void)
         AGENT_CASE(its_script_starts_in_the_generation_that_names_it),
         AGENT_CASE(the_next_generation_stops_it_and_starts_it_again),
         AGENT_CASE(of_generations_that_come_while_it_stops_only_the_newest_counts),
+        AGENT_CASE(a_script_that_knows_muster_hears_of_no_generation_but_its_own),
         AGENT_CASE(out_of_the_generation_it_waits_for_the_next),
         AGENT_CASE(a_generation_that_holds_is_entered_without_a_script),
         AGENT_CASE(a_script_that_fails_is_another_life),
