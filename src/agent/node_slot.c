@@ -28,6 +28,18 @@ static void set_generation(struct node_slot *s, const struct generation *g)
     }
 }
 
+/* Where its peers look for it: where the generation that it is started in says. What was chosen for
+ * the next start may have come too late for that. */
+static void set_own_addr(struct node_slot *s, const struct generation *g)
+{
+    const char *addr = s->addr;
+
+    for (uint32_t i = 0; g != NULL && i < g->members_n; i++) {
+        addr = g->members[i].worker == s->worker ? g->members[i].addr : addr;
+    }
+    strcpy(s->own_addr, addr);
+}
+
 struct node_who node_slot_who(const struct node *n, uint32_t slot)
 {
     const struct node_slot *s = &n->slots[slot];
@@ -132,7 +144,7 @@ void node_slot_start(struct node *n, const struct agent_effect *e)
     s->worker = e->worker;
     s->stopping = s->told_ended = false;
     s->stop_ms = NODE_NEVER;
-    strcpy(s->own_addr, s->addr); /* Before the next one's is chosen: its peers may know this. */
+    set_own_addr(s, e->u.generation); /* before the next one's is chosen */
     set_generation(s, e->u.generation);
     rc = launch(n, e);
     if (rc != MU_OK) {

@@ -314,7 +314,7 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
     a->held.members = members;
     memcpy(members, g->members, g->members_n * sizeof(*members));
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
-        if (a->slots[i].state == SLOT_RUNNING) {
+        if (a->slots[i].state == SLOT_RUNNING && slot_hears(a, i)) {
             fx->emit(fx, &(struct agent_effect){
                              .kind = AGENT_TELL_GENERATION, .slot = i, .u.generation = &a->held});
         }
@@ -373,6 +373,14 @@ static bool report_is_news(const struct report *old, const struct report *new)
            strcmp(old->addr, new->addr) != 0;
 }
 
+/* In restart mode its agent speaks for it, but that its work is done only it can know. The others
+ * need not wait for its exit, nor it for theirs. */
+static bool finishes(const struct slot *s, const struct agent_event *e)
+{
+    return e->kind == AGENT_ON_REPORT && e->u.report->phase == PHASE_FINISHED &&
+           s->report.phase == PHASE_IN;
+}
+
 static void on_worker(struct agent *a, const struct agent_event *e, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[e->slot];
@@ -409,7 +417,8 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         } else {
             a->progress = true;
         }
-    } else if (was_lost) {
+    } else if (was_lost || finishes(s, e)) {
+        s->report.phase = finishes(s, e) ? PHASE_FINISHED : s->report.phase;
         agent_changed(a, e->slot, fx);
     }
 }

@@ -63,6 +63,13 @@ struct report slot_report(const struct agent *a, uint32_t slot)
     return r;
 }
 
+/* A script that was started for a generation is to end with it: the next one names its successor by
+ * the same id, and whoever of them acted in it first would do the other's part. */
+bool slot_hears(const struct agent *a, uint32_t slot)
+{
+    return !slot_by_generation(a) || RULE(HEARS_ITS_OWN, a->slots[slot].started == a->held.number);
+}
+
 /* A node that leaves may be the last one: what its workers have is to be saved. */
 struct msg_lease agent_lease(const struct agent *a)
 {
@@ -75,7 +82,7 @@ void slot_tell(struct agent *a, uint32_t slot, struct agent_effects *fx)
     struct msg_active active = {.generation = a->active};
 
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_TELL_LEASE, .slot = slot, .u.lease = &lease});
-    if (a->held.number != 0) {
+    if (a->held.number != 0 && slot_hears(a, slot)) {
         fx->emit(fx, &(struct agent_effect){
                          .kind = AGENT_TELL_GENERATION, .slot = slot, .u.generation = &a->held});
     }

@@ -19,6 +19,9 @@ bool slot_idle(const struct slot *s);
 /* Scripts that are stopped and started for each generation, as far as is known yet. */
 bool slot_by_generation(const struct agent *a);
 
+/* Is its process to be told of the generation that we hold? */
+bool slot_hears(const struct agent *a, uint32_t slot);
+
 /* Everything the worker of a slot should know, to one that has just come. */
 struct msg_lease agent_lease(const struct agent *a); /* as workers are told of it */
 void slot_tell(struct agent *a, uint32_t slot, struct agent_effects *fx);

@@ -87,7 +87,7 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
     struct findings f = {.gradients = r->fault == FAULT_GRADIENTS, .odd = r->odd, .at = r->step};
 
     if (r->fault == FAULT_UNSAVED) {
-        record_failed(fx, j,
+        record_failed(c, j, fx,
                       "all %llu steps are done, but no worker could save the state after the last "
                       "one (their logs say why); started again, it goes on from what was saved "
                       "before",

@@ -42,6 +42,7 @@
     X(UNDECIDED_ENTERS_NOTHING, "workers enter before their agent knows the job's mode")           \
     X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
     X(STOP_BEFORE_START, "a script is started before the one before it has ended")                 \
+    X(HEARS_ITS_OWN, "a script that is to end with its generation takes part in the next")         \
     X(HOLD_STARTS_NOTHING, "scripts are started in a generation that holds")                       \
     X(PORT_IS_NEW, "scripts meet at the port of the generation before")                            \
     X(DIGEST_WITHHOLDS, "a step is committed though the members' states differ")                   \

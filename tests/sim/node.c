@@ -59,6 +59,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);
         break;
     case AGENT_TELL_GENERATION:
+        if (w->config.plain) {
+            program_hears(w, worker, e->u.generation);
+        }
         net_to_worker(w, worker, WIRE_GENERATION, e->u.generation);
         break;
     case AGENT_TELL_ACTIVE:

@@ -52,6 +52,17 @@ void program_start(struct world *w, uint32_t worker, wid self, const struct gene
     world_after(w, LOOK_US, SIM_PROGRAM, worker, t->life);
 }
 
+/* Should it know muster after all: it would act in that one, as its successor will. */
+void program_hears(struct world *w, uint32_t worker, const struct generation *g)
+{
+    const struct trainer *t = trainer_at(w, worker);
+
+    if (t->running && g->number != t->in) {
+        world_fail(w, "%s, started for generation %" PRIu64 ", hears of generation %" PRIu64,
+                   trace_worker(w, t->self), t->in, g->number);
+    }
+}
+
 /* All of its generation run, or have ended well. */
 static bool is_together(struct world *w, const struct trainer *t)
 {

@@ -521,6 +521,7 @@ void heal_ended(struct world *w, const char *why);
 /* program.c */
 void program_start(struct world *w, uint32_t worker, wid self, const struct generation *g);
 void program_event(struct world *w, struct sim_event *e);
+void program_hears(struct world *w, uint32_t worker, const struct generation *g);
 void program_addr(struct world *w, uint32_t worker, struct report *r);
 
 /* net.c */

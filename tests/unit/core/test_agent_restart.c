@@ -64,6 +64,20 @@ static void of_generations_that_come_while_it_stops_only_the_newest_counts(void 
     assert_int_equal(said("start 7.0#1 in 6"), 1);
 }
 
+static void a_script_that_knows_muster_hears_of_no_generation_but_its_own(void **state)
+{
+    runs_in(4);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 4"), 1);
+    generation(5); /* This one is its successor's. */
+    assert_int_equal(said("stop 0"), 1);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 5"), 0);
+    EXIT(0);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(said("tell 0 generation 5"), 1);
+}
+
 static void out_of_the_generation_it_waits_for_the_next(void **state)
 {
     runs_in(4);
@@ -148,6 +162,21 @@ static void a_script_that_ends_well_has_finished_and_is_not_started_again(void *
     assert_int_equal(said("done"), 0); /* It waits for the others. */
     STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1});
     assert_int_equal(said("bye 7"), 1);
+    assert_int_equal(said("done 0"), 1);
+}
+
+static void a_script_that_knows_muster_says_itself_that_it_has_finished(void **state)
+{
+    runs_in(4);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    report(0, PHASE_WARM, 0); /* All else is its agent's to say. */
+    assert_int_equal(reported[0].phase, PHASE_IN);
+    report(0, PHASE_FINISHED, 0);
+    assert_int_equal(reported[0].phase, PHASE_FINISHED);
+    assert_int_equal(reported[0].entered, 4);
+    STEP(.kind = AGENT_ON_ENDED, .u.ended = &(struct msg_ended){.run = 1});
+    assert_int_equal(said("tell 0 ended"), 1);
+    EXIT(0);
     assert_int_equal(said("done 0"), 1);
 }
 
@@ -442,12 +471,14 @@ int main(void)
         AGENT_CASE(its_script_starts_in_the_generation_that_names_it),
         AGENT_CASE(the_next_generation_stops_it_and_starts_it_again),
         AGENT_CASE(of_generations_that_come_while_it_stops_only_the_newest_counts),
+        AGENT_CASE(a_script_that_knows_muster_hears_of_no_generation_but_its_own),
         AGENT_CASE(out_of_the_generation_it_waits_for_the_next),
         AGENT_CASE(a_generation_that_holds_is_entered_without_a_script),
         AGENT_CASE(a_script_that_fails_is_another_life),
         AGENT_CASE(a_killed_script_is_not_counted_as_failed),
         AGENT_CASE(scripts_that_end_at_once_are_started_less_and_less_often),
         AGENT_CASE(a_script_that_ends_well_has_finished_and_is_not_started_again),
+        AGENT_CASE(a_script_that_knows_muster_says_itself_that_it_has_finished),
         AGENT_CASE(whoever_has_finished_does_so_again_with_a_generation_that_came_before_the_news),
         AGENT_CASE(a_job_that_is_ending_has_a_time_to_end),
         AGENT_CASE(a_script_that_fails_while_the_job_is_ending_is_a_failure_here),
