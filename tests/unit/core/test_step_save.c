@@ -300,6 +300,24 @@ static void who_was_given_the_last_state_saves_it_if_its_writer_is_lost(void **s
     assert_int_equal(step_phase(worker(1)), STEP_FINISHED);
 }
 
+/* A newcomer may be the first by rank, and have no part in what the others write. */
+static void who_was_given_the_last_state_saves_it_if_its_writer_fails(void **state)
+{
+    saves(SAVES_ALL, 0, 3);
+    trained(1, 2);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "1+ 0"));
+    flow(3);
+    tell_active_all(2);
+    flow(3);
+    assert_int_equal(step_phase(worker(1)), STEP_CLOSING);
+    written(0, SAVE_DISK, SAVE_FAILED);
+    flow(3);
+    assert_int_equal(step_phase(worker(1)), STEP_CLOSING);
+    written(1, SAVE_DISK, SAVE_WHOLE);
+    flow(3);
+    assert_true(step_phase(worker(0)) == STEP_FINISHED && step_phase(worker(1)) == STEP_FINISHED);
+}
+
 static uint8_t fault(uint32_t i)
 {
     struct report r = {0};
@@ -457,6 +475,7 @@ int main(void)
         CREW_CASE(the_last_word_waits_for_the_last_state),
         CREW_CASE(after_a_loss_the_first_who_is_left_saves_it_alone),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_is_lost),
+        CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_fails),
         CREW_CASE(what_nobody_can_save_ends_the_run_with_a_fault),
         CREW_CASE(what_one_host_could_save_is_saved),
         CREW_CASE(who_writes_for_long_says_so),
