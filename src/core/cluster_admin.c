@@ -50,6 +50,22 @@ void record_failed(struct effects *fx, struct job *j, const char *fmt, ...)
     say_record(fx, &r);
 }
 
+/* Nobody failed, and nobody said that the work was done. */
+void record_deserted(struct effects *fx, struct job *j)
+{
+    struct record r = {
+        .kind = RECORD_FINISHED,
+        .u.finished = {
+            .run = j->run, .step = j->step, .ended = 1, .why = "all its workers have left"}};
+
+    if (j->ended || j->finishing) {
+        return;
+    }
+    strcpy(r.u.finished.job, j->name);
+    j->finishing = true;
+    say_record(fx, &r);
+}
+
 /* Workers hear of it with their leases, and these come soon. A job whose workers save nothing does
  * not mind. */
 static int want_save(struct cluster *c, struct job *j, struct effects *fx)

@@ -96,14 +96,20 @@ bool told_is_needed(const struct mu_run *run)
     return run_rank(run) < 0 && (entered(run) != 0 || run->forgetting);
 }
 
-/* One that is still needed must not say so: it would end the job for those who go on. */
-void told_finished(struct mu_run *run)
+/* One that trains has finished when all steps are done; before that it leaves, and those who go on
+ * are not to wait for it, however long its process lives. One that is still needed says neither. */
+void told_last(struct mu_run *run)
 {
     struct report r;
 
     if (run->attached && run->lost == MU_OK && !told_is_needed(run)) {
         look(run, &r);
-        r.phase = PHASE_FINISHED;
+        if (run->train == NULL || r.phase == PHASE_FINISHED) {
+            r.phase = PHASE_FINISHED;
+        } else {
+            r.phase = PHASE_EXITED;
+            r.entered = 0;
+        }
         say(run, &r);
     }
 }
