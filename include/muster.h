@@ -129,10 +129,13 @@ MU_API void mu_config_init(mu_config *config);
  * ended. MU_EREFUSED, MU_ETIMEDOUT, MU_EINVAL, MU_ENOMEM. */
 MU_API int mu_join(const mu_config *config, mu_run **run_out);
 
-/* This worker has finished its work: the process may now exit with 0. Calls of other threads that
- * are still waiting return MU_EDONE first. A worker that has been left out of the newest generation
- * may leave at any time, and the job goes on without it; the call takes until the others are in
- * that generation, a few seconds at most. The run is released. NULL is fine. */
+/* This worker leaves: the process may now exit with 0. Calls of other threads that are still
+ * waiting return MU_EDONE first. Without mu_next(), or after it gave MU_EDONE, that means that its
+ * work is finished, and the job ends when all say so. One that leaves in the middle of training
+ * leaves for good, and the others go on without it; when all have left that way, the job has ended,
+ * too. A worker that has been left out of the newest generation may leave at any time, and the job
+ * goes on without it; the call takes until the others are in that generation, a few seconds at
+ * most. The run is released. NULL is fine. */
 MU_API int mu_leave(mu_run *run);
 
 /* This worker gives up: every call that waits, or is made later, returns MU_EDONE; then mu_leave()

@@ -203,8 +203,8 @@ static uint32_t patience_ms(const struct node *n, uint32_t slot)
     if (!n->slots[slot].told_ended) {
         return 0;
     }
-    if (s->report.phase ==
-        PHASE_FINISHED) { /* It has done its part, and may have a model to save. */
+    if (s->report.phase == PHASE_FINISHED || s->report.phase == PHASE_EXITED) {
+        /* It has done its part, or has left: it may have a model to save. */
         return n->config->exit_timeout_ms;
     }
     if (!local_is_attached(n->local, slot)) {

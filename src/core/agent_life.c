@@ -50,7 +50,7 @@ struct report slot_report(const struct agent *a, uint32_t slot)
     r.hung = s->state == SLOT_EXITED && s->hung;
     if (s->state == SLOT_EXITED) {
         r.phase = PHASE_EXITED;
-    } else if (s->lost) {
+    } else if (s->lost && r.phase != PHASE_EXITED) { /* by its own word: it has left */
         r.phase = PHASE_LOST;
     }
     if (!RULE(UNDECIDED_ENTERS_NOTHING, a->mode != MODE_AUTO)) {
@@ -284,7 +284,8 @@ static void on_success(struct agent *a, struct slot *s, struct agent_effects *fx
 void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
-    bool finished = slot_by_generation(a) || s->report.phase == PHASE_FINISHED;
+    bool ours = a->mode == MODE_INPROCESS || (a->mode == MODE_AUTO && s->attached);
+    bool finished = !ours || s->report.phase == PHASE_FINISHED;
 
     if (slot_idle(s)) {
         return;

@@ -89,7 +89,7 @@ enum note_kind {
     NOTE_ENDED,
     NOTE_RESTARTED,
     NOTE_RESIZED,  /* people have changed what they want of a job: the reason says what */
-    NOTE_DRAINED,  /* a node that was asked to leave has left */
+    NOTE_DRAINED,  /* a node that was asked to leave, or a worker of its own will, has left */
     NOTE_LEFT_OUT, /* others can't work with a worker that lives: it has done nothing for `value`
                     * ms, or (0) can't be reached */
     NOTE_METRICS,  /* numbers of training after step `value`; the driver's, the cluster says none */

@@ -61,6 +61,14 @@ static int want_shutdown(struct cluster *c, struct job *j, struct effects *fx)
     return MU_OK;
 }
 
+/* Nobody failed, and nobody said that the work was done. */
+void record_deserted(struct cluster *c, struct job *j, struct effects *fx)
+{
+    if (!j->ended && !j->finishing) {
+        record_finished(c, j, true, "all its workers have left", fx);
+    }
+}
+
 /* Workers hear of it with their leases, and these come soon. A job whose workers save nothing does
  * not mind. */
 static int want_save(struct cluster *c, struct job *j, struct effects *fx)

@@ -91,7 +91,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
     j->max = r->max;
     j->max_restarts = r->max_restarts;
     j->mode = r->mode;
-    j->creating = j->deciding = false;
+    j->creating = j->deciding = j->deserted = false;
     c->next_node = MAX(c->next_node, r->nodes_floor);
     j->number = MAX(j->number, r->generation_floor);
     j->next_number = MAX(j->next_number, j->number);
@@ -170,6 +170,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     wish_of_node(c, n);
     list_push(c, &j->others, n);
     j->nodes_n++;
+    j->deserted = false;
     if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
         j->newcomer_ms = c->now_ms;
     }
@@ -182,6 +183,16 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
         say_level(c, n, fx);
     }
     return MU_OK;
+}
+
+static bool node_left(struct cluster *c, const struct node *n)
+{
+    bool left = true;
+
+    for (uint32_t s = 0; s < n->slots; s++) {
+        left &= worker_left(node_worker(c, n, s));
+    }
+    return left;
 }
 
 static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effects *fx)
@@ -203,6 +214,7 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     conn_drop(c, n);
     node_refresh(c, n);
     j->nodes_n--;
+    j->deserted = fx != NULL && j->nodes_n == 0 && !n->draining && node_left(c, n);
     job_touch(c, j);
     if (!n->senior) {
         bury(c, n);

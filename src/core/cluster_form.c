@@ -65,6 +65,11 @@ static bool same_as_published(struct cluster *c, const struct job *j, const stru
     return true;
 }
 
+static bool is_whole(struct cluster *c, const struct node *n, uint32_t members_n)
+{
+    return members_n > 0 && members_n == node_staff(c, n);
+}
+
 /* ---- fresh: nobody holds a state, or (restart mode) nobody has to ---- */
 
 static bool node_suspected(struct cluster *c, const struct job *j, const struct node *n)
@@ -150,7 +155,9 @@ static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generat
         if (!node_suspected(c, j, n) && (!linked || n->joinable)) {
             full_n += role_trains(n->role);
             for (uint32_t s = 0; s < n->slots; s++) {
-                add_member(c, g, n, s, false);
+                if (!worker_left(node_worker(c, n, s))) {
+                    add_member(c, g, n, s, false);
+                }
             }
         }
     }
@@ -199,6 +206,23 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
     return true;
 }
 
+/* All members of the active generation have left of their own will, and not because they were asked
+ * to: their work is over, and whoever waits for a place is not to begin it again. */
+static bool all_left(struct cluster *c, const struct job *j)
+{
+    uint32_t left_n = 0;
+
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
+        for (uint32_t s = 0; s < n->slots; s++) {
+            const struct worker *w = node_worker(c, n, s);
+
+            left_n += w->active_inc != 0 && w->incarnation == w->active_inc && worker_left(w) &&
+                      !n->draining;
+        }
+    }
+    return left_n == j->active_n && !MUTATED(ALL_LEFT_ENDS);
+}
+
 /* No member of the active generation lives. Another lineage may start only when none of
  * them can come back and commit: proved dead, or out of touch for so long that they have paused. */
 static void form_takeover(struct cluster *c, struct job *j, struct effects *fx)
@@ -206,6 +230,10 @@ static void form_takeover(struct cluster *c, struct job *j, struct effects *fx)
     uint64_t at_ms = MAX(j->word_ms, c->start_ms) + c->config.takeover_ms;
     bool proved = j->tally.dead_n == j->active_n;
 
+    if (all_left(c, j)) {
+        record_deserted(c, j, fx);
+        return;
+    }
     if (!RULE(TAKEOVER_WAITS, j->takeover_asked || proved || c->now_ms >= at_ms)) {
         job_due(c, j, at_ms);
         return;
@@ -244,7 +272,7 @@ static void form_failure(struct cluster *c, struct job *j, struct effects *fx)
                 add_member(c, &g, n, s, true);
             }
         }
-        full_n += g.members_n - before_n == n->slots;
+        full_n += is_whole(c, n, g.members_n - before_n);
     }
     if (g.members_n == 0) {
         form_takeover(c, j, fx);
@@ -273,7 +301,7 @@ static void form_boundary(struct cluster *c, struct job *j, struct effects *fx)
                 add_member(c, &g, n, s, caught_up);
             }
         }
-        full_n += g.members_n - before_n == n->slots;
+        full_n += is_whole(c, n, g.members_n - before_n);
     }
     if (g.members_n > 0 && !same_as_published(c, j, &g, full_n)) {
         propose(c, j, &g, full_n, fx);
@@ -288,6 +316,9 @@ static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
 
     if (j->failing) {
         record_failed(c, j, fx, "%s", j->why);
+    }
+    if (j->deserted) {
+        record_deserted(c, j, fx);
     }
     j->done |= j->tally.finished_n > 0;
     if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {

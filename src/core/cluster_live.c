@@ -25,6 +25,23 @@ bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnat
            (w->incarnation == incarnation && w->phase == PHASE_EXITED);
 }
 
+/* Of its own will, before the work was done: it does not come back. */
+bool worker_left(const struct worker *w)
+{
+    return w->phase == PHASE_EXITED && w->exited == 1;
+}
+
+/* A slot whose worker has left is not missed. */
+uint32_t node_staff(struct cluster *c, const struct node *n)
+{
+    uint32_t staff_n = 0;
+
+    for (uint32_t s = 0; s < n->slots; s++) {
+        staff_n += MUTATED(LEFT_IS_NOT_MISSED) || !worker_left(node_worker(c, n, s));
+    }
+    return staff_n;
+}
+
 /* A newcomer must have reached every member of the published generation, both ways: a pair that
  * can't talk would only be torn apart again. */
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w)
@@ -36,9 +53,13 @@ static void judge_slots(struct cluster *c, const struct node *n, bool *available
 {
     bool may = role_trains(n->role) || c->jobs[n->job].mode != MODE_INPROCESS;
 
-    *available = *joinable = node_alive(n) && !n->draining && may;
+    *available = *joinable = node_alive(n) && !n->draining && may && node_staff(c, n) > 0;
     for (uint32_t s = 0; s < n->slots && *available; s++) {
         const struct worker *w = node_worker(c, n, s);
+
+        if (!MUTATED(LEFT_IS_NOT_MISSED) && worker_left(w)) {
+            continue;
+        }
         bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc);
 
         *available = member || w->phase == PHASE_WARM;

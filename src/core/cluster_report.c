@@ -41,7 +41,9 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     } else if (r->phase == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_LOST, 0, "it stopped answering its agent", fx);
     } else if (r->phase == PHASE_EXITED) {
-        if (is_loss(c, n, slot, was)) {
+        if (is_loss(c, n, slot, was) && r->exit_code == 0 && !r->hung) {
+            note_worker(c, n, slot, NOTE_DRAINED, 0, NULL, fx);
+        } else if (is_loss(c, n, slot, was)) {
             note_worker(c, n, slot, NOTE_LOST, r->hung ? 0 : r->exit_code,
                         r->hung ? "it hung, and its agent ended it; another takes its place"
                                 : "it exited",

@@ -188,6 +188,7 @@ struct job {
     bool finishing;   /* its end is on its way to the journal */
     bool failing;     /* it has failed, which could not be written yet */
     bool done;        /* a member has said that it has finished, and may have gone since */
+    bool deserted;    /* the last node is gone, all its workers having left */
     bool saving;
     bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */
     bool dirty;   /* something that may change the plan has happened */
@@ -268,7 +269,9 @@ static inline struct node *node_at(struct cluster *c, uint32_t index)
 bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);
 bool worker_dead(const struct node *n, const struct worker *w, uint32_t incarnation);
+bool worker_left(const struct worker *w);
 bool node_alive(const struct node *n);
+uint32_t node_staff(struct cluster *c, const struct node *n); /* slots that have not left */
 void node_refresh(struct cluster *c, struct node *n);
 void job_refresh(struct cluster *c, struct job *j);
 void node_heard(struct cluster *c, struct node *n);
@@ -346,6 +349,7 @@ int on_mode(struct cluster *c, const struct event *e, struct effects *fx);
 void record_mode(const struct job *j, uint8_t mode, struct effects *fx);
 void record_finished(struct cluster *c, struct job *j, bool ended, const char *why,
                      struct effects *fx);
+void record_deserted(struct cluster *c, struct job *j, struct effects *fx); /* all have left */
 void record_failed(struct cluster *c, struct job *j, struct effects *fx, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -43,6 +43,8 @@
     X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
     X(STOP_BEFORE_START, "a script is started before the one before it has ended")                 \
     X(HEARS_ITS_OWN, "a script that is to end with its generation takes part in the next")         \
+    X(LEFT_IS_NOT_MISSED, "a node is waited for because a worker of it has left")                  \
+    X(ALL_LEFT_ENDS, "a job that all have left is begun again by whoever waits")                   \
     X(HOLD_STARTS_NOTHING, "scripts are started in a generation that holds")                       \
     X(PORT_IS_NEW, "scripts meet at the port of the generation before")                            \
     X(DIGEST_WITHHOLDS, "a step is committed though the members' states differ")                   \

@@ -298,7 +298,7 @@ int mu_leave(mu_run *run)
     /* One that was left out and taken in again meanwhile has not finished: its work goes on
      * elsewhere. */
     if (!run->given_up && (!left_out || run_rank(run) < 0)) {
-        told_finished(run);
+        told_last(run);
     }
     call_exit(run);
     if (!run->alone) {

@@ -211,11 +211,11 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
 /* It was left out of the newest generation, and that does not count yet: until it does this worker
  * is one of those who hold the state, and its end would be a loss. */
 bool told_is_needed(const struct mu_run *run);
-void told_finished(struct mu_run *run); /* this worker's last report */
-void told_again(struct mu_run *run);    /* reports what has changed, if anything has */
-void told_step(struct mu_run *run);     /* the same when only the step has: soon */
-void told_clear(struct mu_run *run);    /* it acts in no generation: nothing of that is reported */
-void told_forget(struct mu_run *run);   /* asks for another life, once */
+void told_last(struct mu_run *run);   /* this worker's last report: it has finished, or leaves */
+void told_again(struct mu_run *run);  /* reports what has changed, if anything has */
+void told_step(struct mu_run *run);   /* the same when only the step has: soon */
+void told_clear(struct mu_run *run);  /* it acts in no generation: nothing of that is reported */
+void told_forget(struct mu_run *run); /* asks for another life, once */
 
 /* ---- metrics.c ---- */
 

@@ -27,8 +27,8 @@ static void look(const struct mu_run *run, struct report *r)
     }
 }
 
-/* Says it, if that is not what was said last. */
-static void say(struct mu_run *run, bool finished)
+/* Says it, if that is not what was said last. last: there will be no other word. */
+static void say(struct mu_run *run, bool last)
 {
     struct report r;
 
@@ -36,7 +36,12 @@ static void say(struct mu_run *run, bool finished)
         return;
     }
     look(run, &r);
-    r.phase = finished ? PHASE_FINISHED : r.phase;
+    if (last && run->train != NULL && r.phase != PHASE_FINISHED) {
+        r.phase = PHASE_EXITED;
+        r.entered = 0;
+    } else if (last) {
+        r.phase = PHASE_FINISHED;
+    }
     if (memcmp(&r, &run->said, sizeof(r)) == 0) {
         return;
     }
@@ -100,8 +105,9 @@ bool told_is_needed(const struct mu_run *run)
     return run_rank(run) < 0 && (entered(run) != 0 || run->forgetting);
 }
 
-/* One that is still needed must not say so: it would end the job for those who go on. */
-void told_finished(struct mu_run *run)
+/* One that trains has finished when all steps are done; before that it leaves, and those who go on
+ * are not to wait for it, however long its process lives. One that is still needed says neither. */
+void told_last(struct mu_run *run)
 {
     if (!told_is_needed(run)) {
         say(run, true);

@@ -331,7 +331,9 @@ void train_linger(struct train *t)
     struct step_todo todo;
     int rc = MU_EAGAIN;
 
-    say_finished(t);
+    if (train_is_last(t, step_committed(&t->crew.step))) {
+        say_finished(t);
+    }
     while ((rc == MU_OK || rc == MU_EAGAIN) && !t->crew.run->alone &&
            step_size(&t->crew.step) > 1 && clock_ms() < due_ms) {
         rc = look(t, &todo);

@@ -28,7 +28,10 @@ static void report(const struct train *t, struct report *r)
 
 static void leave(struct train *t)
 {
-    const bool lingers = t->crew.run->now.entered != 0 && !t->crew.run->given_up;
+    /* One that leaves in the middle is needed only if the others have gone on without it. */
+    const bool needed =
+        t->finished_ms != 0 || train_is_last(t, t->crew.run->now.step) || run_rank(t->crew.run) < 0;
+    const bool lingers = needed && t->crew.run->now.entered != 0 && !t->crew.run->given_up;
 
     if (!t->crew.run->trains) {
         return;

@@ -51,5 +51,59 @@ def test_in_restart_mode_a_trainer_that_does_not_heed_sigterm_takes_no_part_in_t
         assert 'goes on' not in job.nodes['b'].log(), 'it did'
 
 
+# ---- leaving ----
+
+def goes_on_with(job, *names):
+    job.limit(5)
+    kit.wait_until(lambda: 'left=5' in job.out(), 'one had left')
+    job.step_until(lambda: job.whole(job.at) == len(names), f'{names} went on')
+    job.limit(elastic.NO_LIMIT)
+
+
+def test_whoever_leaves_in_the_middle_has_left_and_the_others_go_on():
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(40), serve=elastic.TOGETHER, nnodes='1:3', limit=4)
+        job.start('a', 'b')
+        job.start('c', TRAINER_LEAVE='5')
+        goes_on_with(job, 'a', 'b')
+        assert job.nodes['c'].wait() == 0
+        job.ends_well('a', 'b')
+        assert len(job.pids('a') + job.pids('b') + job.pids('c')) == 3, 'nobody was started again'
+        assert [e['node'] for e in job.orchestrator.events(kind='drained')] == ['c']
+        assert not job.orchestrator.events(kind='lost')
+
+
+def test_a_slot_that_exits_with_0_in_the_middle_is_not_missed():
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(40), nnodes='1', nproc=2, limit=4)
+        job.start('a', TRAINER_EXIT='5', TRAINER_SLOT='1')
+        goes_on_with(job, 'a')
+        job.ends_well('a')
+        assert len(job.pids('a')) == 2, 'nobody was started again'
+
+
+def test_a_job_that_all_have_left_has_ended_and_says_so():
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(40), nnodes='1:2', serve=elastic.TOGETHER, limit=4)
+        job.start('a', 'b', TRAINER_LEAVE='5')
+        job.reach(4)
+        job.start('c')  # One too many: it waits, and is not to begin all over.
+        kit.wait_until(lambda: 'c' in job.job.waiting(), 'c waited')
+        job.limit(elastic.NO_LIMIT)
+        ends(job)
+        status = job.job.status()
+        assert (status['state'], status['why'], status['step']) == ('done', 'all its workers have left', 5), status
+        assert not elastic.digests(job.out())
+
+
+def test_a_job_whose_scripts_do_nothing_ends():
+    with kit.World() as world:
+        job = world.orchestrator(*kit.SERVE).job(nnodes='1:2', mode='inprocess')
+        nodes = [job.node(name, script='/bin/true') for name in 'ab']
+        assert [node.wait() for node in nodes] == [0, 0]
+        kit.wait_until(lambda: job.status()['state'] == 'done', 'the job had ended')
+        assert job.status()['why'] == 'all its workers have left'
+
+
 if __name__ == '__main__':
     kit.run(__name__, 2)

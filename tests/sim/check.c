@@ -29,6 +29,18 @@ static uint64_t members_hash(const struct generation *g)
     return h;
 }
 
+/* Slots of a member's node whose workers have left: they are not missed. */
+static uint32_t left_slots(const struct world *w, const struct member *m)
+{
+    const struct machine *node = &w->machines[(uint32_t)atoi(m->addr) / SLOTS_N];
+    uint32_t left_n = 0;
+
+    for (uint32_t s = 0; s < w->config.slots; s++) {
+        left_n += wid_node(node->trainers[s].left) == wid_node(m->worker);
+    }
+    return left_n;
+}
+
 static uint32_t full_nodes(const struct world *w, const struct generation *g)
 {
     uint32_t full_n = 0, run = 0;
@@ -37,9 +49,42 @@ static uint32_t full_nodes(const struct world *w, const struct generation *g)
         bool same = i > 0 && wid_node(g->members[i].worker) == wid_node(g->members[i - 1].worker);
 
         run = same ? run + 1 : 1;
-        full_n += run == w->config.slots;
+        full_n += run + left_slots(w, &g->members[i]) == w->config.slots;
     }
     return full_n;
+}
+
+/* Of the active generation, by their own word, which the orchestrator has. */
+static bool all_left(struct world *w)
+{
+    const struct era *last = era_of(w, w->check.active);
+
+    for (uint32_t i = 0; i < last->members_n; i++) {
+        const struct trainer *t = trainer_at(w, last->workers[i]);
+        const struct machine *node = &w->machines[last->workers[i] / SLOTS_N];
+        const struct slot *s = &node->agent.slots[last->workers[i] % SLOTS_N];
+
+        if (t->left != last->members[i] || !node->alive || node->agent.draining ||
+            node->agent.reports_acked < s->reported || s->report.phase != PHASE_EXITED) {
+            return false;
+        }
+    }
+    return last->members_n > 0;
+}
+
+void check_deserted(struct world *w)
+{
+    const struct era *last = era_of(w, w->check.active);
+
+    w->check.deserted = true;
+    for (uint32_t i = 0; i < last->members_n; i++) {
+        const struct trainer *t = trainer_at(w, last->workers[i]);
+
+        if (t->running && t->self == last->members[i]) {
+            world_fail(w, "the job ends because all have left, and %s has not",
+                       trace_worker(w, t->self));
+        }
+    }
 }
 
 /* Invariant 4: a lineage is given up only when none of its holders can commit any more. */
@@ -47,6 +92,9 @@ static void check_takeover(struct world *w)
 {
     const struct era *last = era_of(w, w->check.active);
 
+    if (all_left(w)) {
+        world_fail(w, "the work is begun again, although all have left");
+    }
     for (uint32_t i = 0; i < last->members_n; i++) {
         const struct trainer *t = trainer_at(w, last->workers[i]);
         uint64_t now_ms = machine_now_ms(w, last->workers[i] / SLOTS_N);
@@ -351,5 +399,6 @@ bool check_done(const struct world *w)
     if (w->config.plain) {
         return w->check.ended && w->check.programs_done_n > 0;
     }
-    return w->check.ended && (w->check.head == w->config.steps_n || w->check.failed);
+    return w->check.ended &&
+           (w->check.head == w->config.steps_n || w->check.failed || w->check.deserted);
 }

@@ -44,7 +44,9 @@ enum fate {
     /* Also when everything else has healed. */
     FATE_STRIKE,
     FATE_ORCH_AWAY,
-    FATE_AGAIN /* also when the job has ended */
+    FATE_AGAIN, /* also when the job has ended */
+    FATE_LEAVE, /* a worker in the middle of its work … */
+    FATE_LEAVE_ALL
 };
 
 static void later(struct world *w, uint64_t delay_us, enum fate kind, uint64_t b)
@@ -197,6 +199,35 @@ static void draw_calls(struct world *w)
     }
 }
 
+/* In some seeds workers leave in the middle of their work; now and then all of them do. */
+static void draw_leave(struct world *w)
+{
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x6c65617665));
+    if (prng_below(&p, 8) != 0 || w->config.plain || w->config.calls) {
+        return;
+    }
+    for (uint64_t i = prng_between(&p, 1, 3); i > 0; i--) {
+        later(w, prng_between(&p, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS, FATE_LEAVE,
+              prng_u64(&p));
+    }
+    if (prng_below(&p, 4) == 0) {
+        later(w, prng_between(&p, 100, w->config.fate_end_us / US_PER_MS) * US_PER_MS,
+              FATE_LEAVE_ALL, 0);
+    }
+}
+
+/* Those who train: others may wait for a place. */
+static void leave_all(struct world *w)
+{
+    for (uint32_t i = 0; i < WORKERS_N; i++) {
+        if (trainer_at(w, i)->running && step_entered(&trainer_at(w, i)->step) != 0) {
+            trainer_leave(w, i);
+        }
+    }
+}
+
 void fate_draw(struct world *w)
 {
     uint64_t n;
@@ -223,6 +254,7 @@ void fate_draw(struct world *w)
               world_chance(w, 500000) ? FATE_BREAK_LINK : FATE_BREAK_LINKS,
               prng_u64(&w->prng) >> 8);
     }
+    draw_leave(w);
 }
 
 /* ---- one by one ---- */
@@ -516,6 +548,15 @@ void fate_event(struct world *w, struct sim_event *e)
     } else if (kind == FATE_ORCH_AWAY) {
         orch_crash(w);
         world_after(w, e->b, SIM_ORCH_START, 0, 0);
+    } else if (kind == FATE_LEAVE && !w->healed) {
+        w->fortune.calm = false;
+        trainer_leave(w, (uint32_t)(e->b % w->config.nodes_n * SLOTS_N) +
+                             (uint32_t)(e->b >> 8) % w->config.slots);
+    } else if (kind == FATE_LEAVE_ALL && !w->healed) {
+        w->fortune.calm = false;
+        leave_all(w);
+    } else if (kind == FATE_LEAVE || kind == FATE_LEAVE_ALL) {
+        return;
     } else if (kind == FATE_UNCUT) {
         uncut(w);
     } else if (kind < FATE_LAST_ROUGH) {

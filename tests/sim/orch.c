@@ -102,9 +102,12 @@ static void emit(struct effects *base, const struct effect *e)
         if (e->u.note->kind == NOTE_GENERATION) {
             fate_generation(w);
         }
-        if (e->u.note->kind == NOTE_ENDED && e->u.note->reason != NULL &&
-            !save_ended(w, e->u.note->reason) && w->config.heal) {
-            heal_ended(w, e->u.note->reason);
+        if (e->u.note->kind == NOTE_ENDED && e->u.note->reason != NULL) {
+            if (strstr(e->u.note->reason, "have left") != NULL) {
+                check_deserted(w);
+            } else if (!save_ended(w, e->u.note->reason) && w->config.heal) {
+                heal_ended(w, e->u.note->reason);
+            }
         }
         w->check.ended |= e->u.note->kind == NOTE_ENDED;
         trace_note(w, e->u.note);

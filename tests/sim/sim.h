@@ -151,6 +151,7 @@ struct trainer {
     uint64_t active, lease_ms; /* … and has */
     bool forgetting;
 
+    wid left; /* the life in which it left in the middle of its work; 0: in none */
     struct caller caller;
     struct sim_copy copies[SAVES_N];
 
@@ -313,6 +314,7 @@ struct check {
     uint64_t flip_lineage, flip_first; /* where the last was; the first step after which one was */
     bool failed;                       /* the job has ended so */
     bool done;                         /* the journal says that a worker has finished */
+    bool deserted;                     /* … or because all have left */
     bool ended;
     uint64_t odd_step; /* whose READYs have an odd hash; 0: none yet */
     wid odd_self;
@@ -479,6 +481,7 @@ uint64_t machine_now_ms(const struct world *w, uint32_t m);
 /* trainer.c */
 void trainer_start(struct world *w, uint32_t worker, wid self);
 void trainer_life(struct world *w, uint32_t worker, wid self);
+void trainer_leave(struct world *w, uint32_t worker); /* in the middle, of its own will */
 void trainer_kill(struct world *w, uint32_t worker, uint32_t code);
 void trainer_event(struct world *w, struct sim_event *e);
 struct trainer *trainer_at(struct world *w, uint32_t worker);
@@ -540,6 +543,7 @@ void check_finish(struct world *w, uint32_t worker);
 void check_forget(struct world *w, uint32_t worker);
 void check_restart(struct world *w);
 void check_after(struct world *w);
+void check_deserted(struct world *w); /* the job ends because all have left */
 bool check_done(const struct world *w);
 uint64_t check_stopped_us(const struct world *w); /* until when somebody is, or was */
 

@@ -454,6 +454,31 @@ void trainer_kill(struct world *w, uint32_t worker, uint32_t code)
     e->b = code;
 }
 
+/* It says so, and acts no more; its process has something to save, and ends in its own time. */
+void trainer_leave(struct world *w, uint32_t worker)
+{
+    struct trainer *t = trainer_at(w, worker);
+    struct machine *node = &w->machines[worker / SLOTS_N];
+    struct report r = {.slot = worker % SLOTS_N,
+                       .incarnation = wid_incarnation(t->self),
+                       .phase = PHASE_EXITED,
+                       .step = step_committed(&t->step)};
+    struct sim_event *e;
+
+    if (!t->running || t->plain || !node->alive || phase_of(t) == PHASE_FINISHED ||
+        step_phase(&t->step) == STEP_PARKED) {
+        return;
+    }
+    trace(w, trace_worker(w, t->self), "leaves");
+    t->left = t->self;
+    net_to_agent(w, worker, WIRE_REPORT, &r);
+    t->running = false;
+    links_drop(w, worker, true);
+    e = world_after(w, world_between(w, 1, 2000) * US_PER_MS, SIM_EXITED, worker / SLOTS_N,
+                    node->life);
+    e->a = worker % SLOTS_N;
+}
+
 /* ---- what happens to it ---- */
 
 static void take_generation(struct world *w, uint32_t worker, const struct generation *g)

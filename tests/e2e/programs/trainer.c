@@ -24,6 +24,9 @@
  *     TRAINER_AWAY=STEP        after that step it does something else for three seconds: mu_away()
  *     TRAINER_SAVE=STEP        in that step it wants the state to be saved
  *     TRAINER_CKPT=DIR         where it has checkpoints saved, by mu_config
+ *     TRAINER_LEAVE=STEP       after that step it leaves, by mu_leave() …
+ *     TRAINER_EXIT=STEP        … or just exits with 0; "left=STEP" first
+ *     TRAINER_SLOT=N           … if it is in that slot of its node
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
@@ -46,7 +49,7 @@ struct trainer {
     const char *shard;
     const volatile uint64_t *limit;
     uint64_t corrupt_at, corrupt_times, corrupted_n, round_from, hang_at, save_at;
-    uint64_t away_at, heard, saves;
+    uint64_t away_at, leave_at, exit_at, heard, saves;
     float *weights, *momentum, *gradient;
 };
 
@@ -286,6 +289,23 @@ static int declare(struct trainer *t)
     return rc;
 }
 
+/* 0: it stays. */
+static int goes(struct trainer *t, uint64_t step)
+{
+    const char *slot = getenv("TRAINER_SLOT");
+
+    if ((step != t->leave_at && step != t->exit_at) ||
+        (slot != NULL && strcmp(slot, getenv("MUSTER_SLOT")) != 0)) {
+        return 0;
+    }
+    printf("left=%" PRIu64 "\n", step);
+    fflush(stdout);
+    if (step == t->exit_at) {
+        _exit(0);
+    }
+    return 1;
+}
+
 static int train(struct trainer *t)
 {
     mu_training told = {0};
@@ -296,6 +316,9 @@ static int train(struct trainer *t)
     while ((rc = mu_next(t->run, &work)) == MU_OK) {
         if (work.kind == MU_STEP) {
             on_step(t, &work);
+            if (goes(t, work.step)) {
+                return 0;
+            }
         } else if ((rc = on_slice(t, &work)) != MU_OK) {
             return give_up("mu_put", rc);
         }
@@ -387,6 +410,8 @@ int main(int argc, char **argv)
                         .round_from = number_of("TRAINER_ROUND"),
                         .hang_at = number_of("TRAINER_HANG"),
                         .away_at = number_of("TRAINER_AWAY"),
+                        .leave_at = number_of("TRAINER_LEAVE"),
+                        .exit_at = number_of("TRAINER_EXIT"),
                         .save_at = number_of("TRAINER_SAVE")};
     int rc;
 

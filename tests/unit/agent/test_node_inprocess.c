@@ -127,7 +127,7 @@ static int be_hasty(void)
     while (run->line.out_n < 2 * HUB_RAW_BYTES) {
         control_say(run, WIRE_BEAT, &beat);
     }
-    told_finished(run);
+    told_last(run);
     while (sent_n < run->line.out_n) {
         ssize_t n =
             send(run->line.fd, run->line.out + sent_n, run->line.out_n - sent_n, MSG_NOSIGNAL);
