@@ -62,13 +62,13 @@ static void one_that_is_given_up_at_once_is_told_of_and_nothing_is_left_of_it(vo
 
     (void)state;
     for (uint64_t step = 1; step <= TIMES; step++) {
-        const uint64_t until_ms = run_now_ms() + BOUND_MS;
+        const uint64_t until_ms = clock_ms() + BOUND_MS;
         struct attempt a = {.how = SAVE_NONE};
 
         copy(s, step);
         saver_go(s);
         saver_abandon(s);
-        while (!saver_news(s, &a) && run_now_ms() < until_ms) {
+        while (!saver_news(s, &a) && clock_ms() < until_ms) {
             usleep(100);
         }
         assert_int_equal(a.step, step);
