@@ -16,6 +16,7 @@ struct cluster_config cluster_defaults(void)
     return (struct cluster_config){.jobs_max = 64,
                                    .nodes_max = 16384,
                                    .workers_max = 65536,
+                                   .memories_max = 1024,
                                    .lease_ms = 5000,
                                    .reconnect_ms = 100,
                                    .suspect_ms = 50,
@@ -32,9 +33,9 @@ struct cluster_config cluster_defaults(void)
 
 static bool config_sane(const struct cluster_config *k)
 {
-    return k->jobs_max >= 1 && k->nodes_max >= 1 && k->nodes_max < NONE / 2 &&
-           k->workers_max >= 1 && k->workers_max <= MEMBERS_MAX && k->lease_ms >= 8 &&
-           k->takeover_ms > (uint64_t)k->orphan_ms + k->lease_ms;
+    return k->jobs_max >= 1 && k->memories_max >= 1 && k->nodes_max >= 1 &&
+           k->nodes_max < NONE / 2 && k->workers_max >= 1 && k->workers_max <= MEMBERS_MAX &&
+           k->lease_ms >= 8 && k->takeover_ms > (uint64_t)k->orphan_ms + k->lease_ms;
 }
 
 static void *pool_init(struct cluster *c, size_t n, size_t size)
@@ -81,11 +82,13 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     c->by_name = pool_init(c, c->buckets, sizeof(uint32_t));
     c->by_number = pool_init(c, c->buckets, sizeof(uint32_t));
     c->by_conn = pool_init(c, c->buckets, sizeof(uint32_t));
+    c->memories = pool_init(c, config->memories_max, sizeof(*c->memories));
     items = pool_init(c, (size_t)config->nodes_max * 2, sizeof(*items));
     heap_init(&c->heap, items, config->nodes_max * 2);
     if (!settings_init(c) || c->jobs == NULL || c->nodes == NULL || c->workers == NULL ||
         c->scratch == NULL || c->picked == NULL || c->ranking == NULL || c->loads == NULL ||
-        c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL || items == NULL) {
+        c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL || c->memories == NULL ||
+        items == NULL) {
         cluster_close(c);
         return MU_ENOMEM;
     }
@@ -122,6 +125,7 @@ void cluster_close(struct cluster *c)
     free(c->by_name);
     free(c->by_number);
     free(c->by_conn);
+    free(c->memories);
     free(c->heap.items);
     free(c);
 }
@@ -160,6 +164,9 @@ void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct 
             c->jobs[i].ended_ms = MIN(c->jobs[i].ended_ms, wall_ms); /* That clock may go back. */
             job_touch(c, &c->jobs[i]);
         }
+    }
+    for (uint32_t i = 0; i < c->config.memories_max; i++) {
+        c->memories[i].ended_ms = MIN(c->memories[i].ended_ms, wall_ms);
     }
     say_note(fx, &(struct note){.kind = NOTE_RESTARTED});
     cluster_settle(c, fx);
@@ -216,6 +223,7 @@ static void node_unmade(struct cluster *c, const struct rec_node *r, struct effe
                         "node '%s' could not be written to the journal; it will be tried again",
                         n->name);
         }
+        c->jobs[n->job].coming_n--;
         node_free(c, n);
     }
 }
@@ -253,9 +261,11 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         n = node_by_number(c, r->u.gone.node);
         mu_assert(n != NULL);
         n->going = false;
-        node_refresh(c, n);
-        n->lease_end_ms = c->now_ms + c->config.retry_ms;
-        node_watch(c, n);
+        if (n->state == NODE_UP) { /* Otherwise its place was to be another's. */
+            node_refresh(c, n);
+            n->lease_end_ms = c->now_ms + c->config.retry_ms;
+            node_watch(c, n);
+        }
         break;
     case RECORD_GENERATION:
         j = job_of(c, r->u.generation.job);
@@ -284,6 +294,10 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         break;
     case RECORD_SPENT:
         uncharge(c, &r->u.spent);
+        break;
+    case RECORD_FORGOTTEN:
+        j = job_of(c, r->u.forgotten.job);
+        j->forgetting = false;
         break;
     case RECORD_CONFIG:
         config_abort(job_settings(c, job_of(c, r->u.config.job)));

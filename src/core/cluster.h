@@ -25,6 +25,7 @@ struct cluster_config {
     uint32_t jobs_max;
     uint32_t nodes_max;
     uint32_t workers_max;
+    uint32_t memories_max; /* of jobs that were forgotten */
     uint32_t lease_ms;
     uint32_t reconnect_ms;   /* a closed connection has this long to come back */
     uint32_t suspect_ms;     /* suspicions gather this long */
@@ -54,6 +55,7 @@ enum record_kind {
     RECORD_CONFIG,
     RECORD_DRAIN,
     RECORD_HEAL,
+    RECORD_FORGOTTEN,
     RECORD_N
 };
 
@@ -71,6 +73,7 @@ struct record {
         struct rec_config config;
         struct rec_drain drain;
         struct rec_heal heal;
+        struct rec_forgotten forgotten;
     } u;
 };
 

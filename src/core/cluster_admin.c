@@ -88,7 +88,7 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
     const struct msg_admin *m = e->u.admin;
     struct job *j = job_find(c, m->job);
 
-    if (j == NULL || j->run == 0) {
+    if (j == NULL || j->run == 0 || j->forgetting) {
         return MU_ENOENT;
     }
     switch (m->verb) {
@@ -124,7 +124,7 @@ int on_mode(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct job *j = job_find(c, e->u.job->job);
 
-    if (j == NULL || j->run == 0) {
+    if (j == NULL || j->run == 0 || j->forgetting) {
         return MU_ENOENT;
     }
     if (j->mode != MODE_AUTO || e->u.job->mode == MODE_AUTO || e->u.job->mode >= MODE_N) {

@@ -9,7 +9,7 @@
     for (struct node *n = node_at(c, (l)->first), *next_; \
          n != NULL && (next_ = node_at(c, n->next), 1); n = next_)
 
-static void forget_tombs(struct cluster *c, uint32_t job)
+void forget_tombs(struct cluster *c, uint32_t job)
 {
     for (uint32_t i = 0; i < c->config.nodes_max; i++) {
         struct node *n = &c->nodes[i];
@@ -73,6 +73,15 @@ static void clear_members(struct cluster *c, struct job *j, bool active_too)
     }
 }
 
+void job_free(struct cluster *c, struct job *j)
+{
+    clear_members(c, j, true);
+    relist(c, j, NULL);
+    forget_tombs(c, job_index(c, j));
+    j->used = j->forgetting = false;
+    j->run = 0;
+}
+
 /* ---- one function per record ---- */
 
 static int apply_job(struct cluster *c, const struct rec_job *r, struct effects *fx)
@@ -96,6 +105,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
     j->number = MAX(j->number, r->generation_floor);
     j->next_number = MAX(j->next_number, j->number);
     if (r->run > j->run) {
+        memory_drop(c, r->job);
         clear_members(c, j, true);
         relist(c, j, NULL);
         forget_tombs(c, job_index(c, j));
@@ -154,6 +164,8 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     n = node_joining(c, r->job, r->name, r->incarnation);
     if (n == NULL) {
         n = node_make(c, job_index(c, j), r->name, r->slots);
+    } else {
+        j->coming_n--;
     }
     if (n == NULL) {
         return MU_ELIMIT;
@@ -200,6 +212,10 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     struct node *n = node_by_number(c, r->node);
     struct job *j;
 
+    if (n != NULL && n->state == NODE_GONE && !n->senior) {
+        node_free(c, n); /* Its place is needed. */
+        return MU_OK;
+    }
     if (n == NULL || n->state != NODE_UP) {
         return MU_ECORRUPT;
     }
@@ -215,6 +231,7 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     node_refresh(c, n);
     j->nodes_n--;
     j->deserted = fx != NULL && j->nodes_n == 0 && !n->draining && node_left(c, n);
+    j->left_ms = c->now_ms;
     job_touch(c, j);
     if (!n->senior) {
         bury(c, n);
@@ -497,6 +514,8 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
         return apply_drain(c, &r->u.drain, fx);
     case RECORD_HEAL:
         return apply_heal(c, &r->u.heal, fx);
+    case RECORD_FORGOTTEN:
+        return apply_forgotten(c, &r->u.forgotten);
     case RECORD_N:
         break;
     }

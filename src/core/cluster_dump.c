@@ -166,6 +166,7 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
 
 void cluster_dump(struct cluster *c, struct effects *fx)
 {
+    dump_memories(c, fx);
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         if (c->jobs[i].used && c->jobs[i].run != 0) {
             dump_job(c, &c->jobs[i], fx);

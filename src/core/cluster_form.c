@@ -348,7 +348,7 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
 {
     bool broken;
 
-    if (j->run == 0 || j->creating || j->ended) {
+    if (j->run == 0 || j->creating || j->ended || j->forgetting) {
         return;
     }
     blame_settle(c, j, fx);

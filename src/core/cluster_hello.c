@@ -12,17 +12,29 @@ static bool hello_sane(const struct cluster *c, const struct msg_hello *h)
            h->role < ROLE_N && h->mode < MODE_N && h->incarnation != 0;
 }
 
-static void record_job(const struct msg_hello *h, uint32_t run, struct effects *fx)
+/* Another run, the job's first perhaps; m: what is remembered of those before, or NULL. */
+static void begin_run(struct job *j, const struct msg_hello *h, const struct memory *m,
+                      struct effects *fx)
 {
     struct record r = {.kind = RECORD_JOB,
-                       .u.job = {.run = run,
+                       .u.job = {.run = 1 + (m != NULL ? m->run : j->run),
                                  .min = h->min,
                                  .max = h->max,
                                  .max_restarts = h->max_restarts,
-                                 .mode = h->mode}};
+                                 .mode = h->mode,
+                                 .generation_floor = m != NULL ? m->generation : 0}};
 
+    j->creating = true;
+    j->next_min = h->min;
+    j->next_max = h->max;
+    j->next_mode = h->mode;
     strcpy(r.u.job.job, h->job);
     say_record(fx, &r);
+}
+
+static bool lingers(const struct cluster *c, uint64_t ended_ms)
+{
+    return c->wall_zero_ms + c->now_ms < ended_ms + c->config.linger_ms;
 }
 
 /* A run is over, or ends. A node that saw that and is started again begins another. One that was
@@ -31,11 +43,45 @@ static void record_job(const struct msg_hello *h, uint32_t run, struct effects *
 static bool may_rerun(const struct cluster *c, const struct job *j, const struct node *n,
                       const struct msg_hello *h)
 {
-    uint64_t wall_ms = c->wall_zero_ms + c->now_ms;
-
-    return (h->flags & NODE_RERUN) != 0 || j->failed ||
-           (j->ended && wall_ms >= j->ended_ms + c->config.linger_ms) ||
+    return (h->flags & NODE_RERUN) != 0 || j->failed || (j->ended && !lingers(c, j->ended_ms)) ||
            RULE(LATE_IS_TOLD, n != NULL && (n->saw_end || n->state == NODE_UP));
+}
+
+/* It belongs to a run that is over, by its own word. */
+static bool was_in(const struct cluster *c, const struct msg_hello *h, uint32_t run)
+{
+    return h->run != 0 && h->store == c->config.store && h->run <= run;
+}
+
+/* A job that is not known, or only remembered. NULL: answered already. */
+static struct job *hello_new_job(struct cluster *c, const struct event *e, struct effects *fx)
+{
+    const struct msg_hello *h = e->u.hello;
+    const struct memory *m = memory_find(c, h->job);
+    struct job *j = job_find(c, h->job);
+
+    if (m != NULL && m->done &&
+        (was_in(c, h, m->run) || ((h->flags & NODE_RERUN) == 0 && lingers(c, m->ended_ms)))) {
+        struct msg_ended ended = {.run = m->run, .step = m->step};
+
+        fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = e->conn, .u.ended = &ended});
+        return NULL;
+    }
+    j = j != NULL ? j : job_make(c, h->job);
+    if (j == NULL && forget_job(c, fx)) {
+        say_refused(fx, e->conn, MU_EAGAIN, "job '%s': the oldest that is over makes room for it",
+                    h->job);
+        return NULL;
+    }
+    if (j == NULL) {
+        say_refused(fx, e->conn, MU_ELIMIT,
+                    "job '%s': this orchestrator has its %u jobs already, and nodes are in each "
+                    "(muster serve --jobs-max)",
+                    h->job, c->config.jobs_max);
+        return NULL;
+    }
+    begin_run(j, h, m, fx);
+    return j;
 }
 
 /* True: another run of j is to begin now. Otherwise this has answered. */
@@ -66,31 +112,27 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     uint8_t mode;
     bool known; /* It is in this run. */
 
-    if (j == NULL) {
-        j = job_make(c, h->job);
+    if (j == NULL || (j->run == 0 && !j->creating)) {
+        j = hello_new_job(c, e, fx);
         if (j == NULL) {
-            say_refused(fx, e->conn, MU_ELIMIT,
-                        "job '%s': this orchestrator has its %u jobs already", h->job,
-                        c->config.jobs_max);
             return NULL;
         }
-        j->run = 0;
+    }
+    if (j->forgetting) {
+        say_refused(fx, e->conn, MU_EAGAIN, "job '%s' is being forgotten; try again", h->job);
+        return NULL;
     }
     n = node_by_name(c, job_index(c, j), h->name);
     known = n != NULL && n->incarnation == h->incarnation && n->state != NODE_GONE;
-    if (!known && h->run != 0 && h->store == c->config.store && (h->run < j->run || j->ended)) {
+    if (!known && was_in(c, h, j->ended ? UINT32_MAX : MAX(j->run, 1u) - 1)) {
         say_ended(j, e->conn, fx); /* It belongs to a run that is over, and starts no other. */
         return NULL;
     }
     if (!known && j->finished && !j->creating && !next_run(c, j, n, e, fx)) {
         return NULL;
     }
-    if ((j->run == 0 || (j->finished && !known)) && !j->creating) {
-        j->creating = true;
-        j->next_min = h->min;
-        j->next_max = h->max;
-        j->next_mode = h->mode;
-        record_job(h, j->run + 1, fx);
+    if (j->finished && !known && !j->creating) {
+        begin_run(j, h, NULL, fx);
     }
     mode = j->creating ? j->next_mode : j->mode;
     if (h->mode != mode && h->mode != MODE_AUTO && mode != MODE_AUTO) {
@@ -132,11 +174,17 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     struct record r = {.kind = RECORD_NODE};
     struct node *n = node_make(c, job_index(c, j), h->name, h->slots);
 
+    if (n == NULL && forget_node(c, h->slots, fx)) {
+        say_refused(fx, e->conn, MU_EAGAIN, "node '%s': one that is gone makes room for it",
+                    h->name);
+        return MU_EAGAIN;
+    }
     if (n == NULL) {
         say_refused(fx, e->conn, MU_ELIMIT, "node '%s': no room for %u more workers (limit %u)",
                     h->name, h->slots, c->config.workers_max);
         return MU_ELIMIT;
     }
+    j->coming_n++;
     n->incarnation = h->incarnation;
     n->host = h->host;
     n->role = h->role;

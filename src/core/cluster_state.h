@@ -166,6 +166,9 @@ struct job {
     struct list seniors, others;
     uint32_t nodes_n;
     /* Volatile. */
+    uint32_t coming_n; /* nodes whose record is on its way */
+    uint64_t left_ms;  /* when the last node left */
+    bool forgetting;   /* its place is to be another's: that record is on its way */
     uint64_t step;
     bool stepped; /* every member has said how far it is */
     uint32_t available_n;
@@ -201,6 +204,14 @@ struct job {
     uint64_t due_ms;
 };
 
+/* What is left of a job that was forgotten. */
+struct memory {
+    uint64_t name; /* a hash */
+    uint64_t generation, step, ended_ms;
+    uint32_t run; /* 0: nothing */
+    bool done;
+};
+
 /* Members on one host; a slot of an open hash. */
 struct load {
     uint64_t host;
@@ -230,13 +241,18 @@ struct cluster {
     uint32_t free_slots[SLOTS_MAX + 1]; /* freed runs of that many workers, linked by `spent` */
     uint32_t workers_used;
     struct heap heap;
+    struct memory *memories; /* a ring: the oldest is at `memories_at` */
+    uint32_t memories_at;
     size_t memory;
 };
 
 /* cluster_table.c: finding, making and freeing */
 struct job *job_find(struct cluster *c, const char *name);
 struct job *job_make(struct cluster *c, const char *name);
+void job_free(struct cluster *c, struct job *j); /* with what is left of its nodes */
 uint32_t job_index(const struct cluster *c, const struct job *j);
+uint64_t job_hash(const char *name);
+bool nodes_full(const struct cluster *c);
 struct node *node_by_name(struct cluster *c, uint32_t job, const char *name);
 /* … leaving out one whose record is not durable yet. */
 struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *name);
@@ -249,6 +265,7 @@ uint32_t node_index(const struct cluster *c, const struct node *n);
 struct node *node_make(struct cluster *c, uint32_t job, const char *name, uint32_t slots);
 void node_number(struct cluster *c, struct node *n, uint32_t number);
 void node_forget_name(struct cluster *c, struct node *n);
+void forget_tombs(struct cluster *c, uint32_t job); /* nodes that are gone, and named nowhere */
 void node_free(struct cluster *c, struct node *n);
 void conn_bind(struct cluster *c, struct node *n, uint32_t conn);
 void conn_drop(struct cluster *c, struct node *n);
@@ -290,6 +307,14 @@ void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct 
                   uint32_t reports_n, struct effects *fx);
 void take_checkpoint(struct job *j, const struct worker *w); /* if its life is active */
 void node_leave(struct cluster *c, struct node *n, struct effects *fx);
+
+/* cluster_forget.c: places for others, and what is remembered. true: one will be free soon. */
+bool forget_job(struct cluster *c, struct effects *fx);
+bool forget_node(struct cluster *c, uint32_t slots, struct effects *fx);
+int apply_forgotten(struct cluster *c, const struct rec_forgotten *r);
+const struct memory *memory_find(const struct cluster *c, const char *job); /* or NULL */
+void memory_drop(struct cluster *c, const char *job);
+void dump_memories(const struct cluster *c, struct effects *fx);
 
 /* cluster_budget.c: whose fault an end was, and what it costs */
 void blame(struct cluster *c, struct node *n, const struct report *r, struct effects *fx);

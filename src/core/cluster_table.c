@@ -21,6 +21,16 @@ static uint64_t hash_name(uint32_t job, const char *name)
     return hash_u64(h);
 }
 
+uint64_t job_hash(const char *name)
+{
+    return hash_name(NONE, name);
+}
+
+bool nodes_full(const struct cluster *c)
+{
+    return c->free_node == NONE;
+}
+
 struct job *job_find(struct cluster *c, const char *name)
 {
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
@@ -35,9 +45,15 @@ struct job *job_make(struct cluster *c, const char *name)
 {
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         struct job *j = &c->jobs[i];
+        bool void_one = j->run == 0 && !j->creating && j->coming_n == 0; /* Never written. */
 
-        if (!j->used) {
+        if (!j->used || void_one) {
+            bool touched = j->touched; /* It stays in that list. */
+            uint32_t next = j->next_touched;
+
             memset(j, 0, sizeof(*j));
+            j->touched = touched;
+            j->next_touched = next;
             strcpy(j->name, name);
             j->used = true;
             j->due_ms = NEVER;

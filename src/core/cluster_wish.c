@@ -255,7 +255,7 @@ int on_config(struct cluster *c, const struct event *e, struct effects *fx)
     struct record r = {.kind = RECORD_CONFIG};
     int rc;
 
-    if (j == NULL || j->run == 0) {
+    if (j == NULL || j->run == 0 || j->forgetting) {
         text_say(m->why, m->cap, "there is no job '%s'", m->job);
         return MU_ENOENT;
     }

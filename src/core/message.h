@@ -606,6 +606,18 @@ struct rec_drain {
     uint32_t node;
 };
 
+/* Another job needs its place; nobody is in it. */
+struct rec_forgotten {
+    char job[NAME_MAX_LEN]; /* snapshots: "", that was before */
+    uint64_t name;          /* a hash of it */
+    uint32_t run;           /* the last one, and … */
+    uint64_t generation;    /* … its last generation */
+    uint64_t step;
+    uint8_t done;         /* it ended, and did not fail … */
+    uint64_t at_ms;       /* … then, as in `finished` */
+    uint32_t nodes_floor; /* as in `job` */
+};
+
 struct rec_config {
     char job[NAME_MAX_LEN];
     char key[CONFIG_KEY_MAX];

@@ -63,7 +63,8 @@
     X(APART_OUTLIVES_PLAN, "whom a worker can't reach is forgotten when a generation is planned")  \
     X(LATE_IS_TOLD, "one that comes after the end, and has not seen it, begins another run")       \
     X(RERUN_WAITS, "another run begins while nodes of the last one are here")                      \
-    X(SEEN_IS_KEPT, "a node that saw the end can't begin another run")
+    X(SEEN_IS_KEPT, "a node that saw the end can't begin another run")                             \
+    X(FORGOTTEN_IS_KNOWN, "nothing is known of a job whose place was needed")
 
 enum mutation {
     MUTATION_NONE,

@@ -62,6 +62,14 @@ static void drop_first(struct past_job *j)
     past_free(p);
 }
 
+static void job_free(struct past_job *j)
+{
+    while (!TAILQ_EMPTY(&j->list)) {
+        drop_first(j);
+    }
+    free(j);
+}
+
 int history_open(const struct history_limits *limits, struct history **h_out)
 {
     struct history *h = calloc(1, sizeof(*h));
@@ -82,10 +90,7 @@ void history_close(struct history *h)
         return;
     }
     for (uint32_t i = 0; i < h->jobs_n; i++) {
-        while (!TAILQ_EMPTY(&h->jobs[i]->list)) {
-            drop_first(h->jobs[i]);
-        }
-        free(h->jobs[i]);
+        job_free(h->jobs[i]);
     }
     free(h->jobs);
     free(h);
@@ -236,6 +241,17 @@ static void on_active(struct history *h, const struct rec_active *r, uint64_t wa
     }
 }
 
+static void drop_job(struct history *h, const char *name)
+{
+    for (uint32_t i = 0; i < h->jobs_n; i++) {
+        if (strcmp(h->jobs[i]->name, name) == 0) {
+            job_free(h->jobs[i]);
+            h->jobs[i] = h->jobs[--h->jobs_n];
+            return;
+        }
+    }
+}
+
 void history_record(struct history *h, const struct cluster *c, const struct record *r,
                     uint64_t wall_ms)
 {
@@ -245,6 +261,8 @@ void history_record(struct history *h, const struct cluster *c, const struct rec
         on_active(h, &r->u.active, wall_ms);
     } else if (r->kind == RECORD_JOB) {
         (void)find_or_make(h, r->u.job.job); /* What its nodes do from now on has a place. */
+    } else if (r->kind == RECORD_FORGOTTEN) {
+        drop_job(h, r->u.forgotten.job);
     }
 }
 

@@ -184,6 +184,11 @@ static void deliver_ok(struct orchestrator *o, const struct pending *p)
     }
     mu_assert(rc == MU_OK);
     tally(&o->counts, &r);
+    if (r.kind == RECORD_FORGOTTEN) {
+        log_write(driver_info(o), "orchestrator",
+                  "job '%s' (run %u) is forgotten: another one needs its place", r.u.forgotten.job,
+                  r.u.forgotten.run);
+    }
     values_record(o, &r);
     training_record(o, &r);
     web_record(o, &r, false);

@@ -281,6 +281,8 @@ void settings_record(struct orchestrator *o, const struct record *r, int status)
     }
     if (status == MU_OK && (r->kind == RECORD_CONFIG || r->kind == RECORD_JOB)) {
         wake(o, r->kind == RECORD_JOB ? r->u.job.job : r->u.config.job);
+    } else if (status == MU_OK && r->kind == RECORD_FORGOTTEN) {
+        wake(o, r->u.forgotten.job);
     }
 }
 

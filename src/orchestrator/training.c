@@ -116,6 +116,19 @@ void training_take(struct session *s, const struct msg_metrics *m)
     driver_arm(o);
 }
 
+static void drop(struct orchestrator *o, const char *job)
+{
+    for (struct training **at = &o->trainings; *at != NULL; at = &(*at)->next) {
+        struct training *t = *at;
+
+        if (strcmp(t->job, job) == 0) {
+            *at = t->next;
+            free(t);
+            return;
+        }
+    }
+}
+
 void training_record(struct orchestrator *o, const struct record *r)
 {
     struct training *t = NULL;
@@ -138,6 +151,8 @@ void training_record(struct orchestrator *o, const struct record *r)
         if (t != NULL && t->due) {
             say(o, t); /* Nobody waits for it any longer. */
         }
+    } else if (r->kind == RECORD_FORGOTTEN) {
+        drop(o, r->u.forgotten.job);
     }
 }
 

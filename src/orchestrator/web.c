@@ -200,5 +200,7 @@ void web_record(struct orchestrator *o, const struct record *r, bool replayed)
         web_push_settings(o->web, r->u.config.job);
     } else if (!replayed && r->kind == RECORD_JOB) {
         web_push_settings(o->web, r->u.job.job);
+    } else if (!replayed && r->kind == RECORD_FORGOTTEN) {
+        web_forget_settings(o->web, r->u.forgotten.job);
     }
 }

@@ -113,6 +113,7 @@ void web_stream_settings(struct web *w, struct http_request *q, const char *job,
 int web_watch_open(struct web *w);
 void web_watch_close(struct web *w);
 void web_push_settings(struct web *w, const char *job);
+void web_forget_settings(struct web *w, const char *job);
 
 /* metrics.c: Prometheus' text format; malloc's. NULL: out of memory. */
 char *metrics_text(struct orchestrator *o, size_t *n_out);

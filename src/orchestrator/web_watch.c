@@ -287,6 +287,16 @@ void web_push_settings(struct web *w, const char *job)
     }
 }
 
+void web_forget_settings(struct web *w, const char *job)
+{
+    for (uint32_t i = 0; i < w->seen_n; i++) {
+        if (strcmp(w->seen[i].job, job) == 0) {
+            w->seen[i] = w->seen[--w->seen_n];
+            return;
+        }
+    }
+}
+
 static void see_job(void *arg, const struct job_look *j)
 {
     struct web *w = arg;

@@ -3,6 +3,8 @@
 
 usage: again_test.py MUSTER [CASE…]
 """
+import json
+
 import kit
 from kit import SERVE
 
@@ -133,6 +135,41 @@ def test_also_if_that_is_of_its_own_name():
         job.finish()
         assert b.wait() == 0 and again.wait() == 0
         assert runs(job, 'b') == [1, 2]
+
+
+# ---- many, one after the other ----
+
+def test_an_orchestrator_does_more_jobs_than_it_has_places_for():
+    with kit.World() as world:
+        orchestrator = world.orchestrator(*SERVE, '--jobs-max', '3')
+        jobs = [orchestrator.job(f'job{i}', nnodes='1') for i in range(7)]
+        for i, job in enumerate(jobs):
+            job.finish()
+            assert job.node('a').wait() == 0, i
+            if i == 4:
+                orchestrator.restart()
+        left = [json.loads(line)['job'] for line in orchestrator.say('status', '--json').splitlines()]
+        assert sorted(left) == ['job4', 'job5', 'job6'], left
+        late = jobs[0].node('b')
+        assert late.wait() == 0 and '--rerun' in late.log()
+        again = jobs[0].node('c', '--rerun')
+        assert again.wait() == 0
+        assert [r['run'] for r in jobs[0].reports()] == [1, 2]
+
+
+def test_nodes_whose_scripts_failed_are_not_in_the_way_of_others():
+    with kit.World() as world:
+        job = world.orchestrator(*SERVE, '--nodes-max', '3').job(nnodes='1:2')
+        a = job.node('a', '--max-restarts', '50')
+        reports = job.settled('a')
+        for i in range(4):
+            pod = job.node(f'pod{i}', '--max-restarts', '50')
+            reports = job.settled('a', f'pod{i}', after=reports[0]['generation'])
+            job.finish(5, f'pod{i}@{reports[0]["generation"]}')
+            reports = job.settled('a', f'pod{i}', after=reports[0]['generation'])
+            assert pod.terminate() == 0, i
+            reports = job.settled('a', after=reports[0]['generation'])
+        job.ends_well(a)
 
 
 if __name__ == '__main__':

@@ -15,7 +15,8 @@ void again_draw(struct world *w)
                               .late = prng_chance(&p, 500000),
                               .restart = prng_chance(&p, 500000),
                               .machine = (uint32_t)prng_below(&p, NODES_N),
-                              .delay_us = prng_below(&p, 60) * US_PER_MS};
+                              .delay_us = prng_below(&p, 60) * US_PER_MS,
+                              .crowd = prng_chance(&p, 300000)};
 }
 
 static bool has_failed(const struct world *w)
@@ -59,6 +60,10 @@ void again_run(struct world *w, uint32_t m)
 {
     struct job_view v;
 
+    if (w->again.forgotten) {
+        world_fail(w, "%s begins the job anew, which was done and forgotten", w->machines[m].name);
+        return;
+    }
     mu_assert(cluster_job(w->orch.cluster, "job", &v) == MU_OK);
     if (!w->again.saw[m] && !has_failed(w)) {
         world_fail(w, "%s has not seen the end of run %u, and begins another", w->machines[m].name,
@@ -87,6 +92,18 @@ void again_start(struct world *w, uint32_t m)
     }
 }
 
+/* Other jobs come, for which there is no place: that of the first, which is over, is given away. */
+static void crowd(struct world *w)
+{
+    orch_stranger(w, "one");
+    world_run_until(w, w->now_us + SETTLE_US);
+    orch_stranger(w, "two");
+    world_run_until(w, w->now_us + SETTLE_US);
+    if (!w->failed && !w->again.forgotten) {
+        world_fail(w, "a job that is over keeps its place");
+    }
+}
+
 /* Everybody is gone, and one comes. */
 void again_late(struct world *w)
 {
@@ -99,11 +116,14 @@ void again_late(struct world *w)
     if (w->failed || w->check.second_run || !w->orch.alive || has_failed(w)) {
         return;
     }
-    if (w->again.restart) {
+    if (w->again.crowd) {
+        crowd(w);
+    }
+    if (w->again.restart && !w->failed) {
         orch_crash(w);
         orch_start(w);
     }
-    w->again.back = w->again.left[m] ? m + 1 : 0;
+    w->again.back = w->again.left[m] && !w->again.forgotten ? m + 1 : 0;
     again_start(w, m);
     for (uint64_t t = 0; t < LATE_BOUND_US && !w->failed && !w->check.second_run; t += SETTLE_US) {
         world_run_until(w, w->now_us + SETTLE_US);

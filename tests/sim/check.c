@@ -346,7 +346,7 @@ void check_restart(struct world *w)
 {
     struct job_view v;
 
-    if (w->check.newest == 0 || w->failed) {
+    if (w->check.newest == 0 || w->failed || w->again.forgotten) {
         return;
     }
     if (cluster_job(w->orch.cluster, "job", &v) != MU_OK || v.generation < w->check.newest ||

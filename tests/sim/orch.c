@@ -57,7 +57,7 @@ static void append(struct world *w, const struct record *r)
     p->applied = false;
     mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
     schedule_sync(w);
-    if (r->kind == RECORD_JOB && o->hello_from != 0 && r->u.job.run > 1) {
+    if (r->kind == RECORD_JOB && o->hello_from != 0 && (r->u.job.run > 1 || w->again.forgotten)) {
         again_run(w, o->hello_from - 1);
     }
     if (o->crash_on == (int)r->kind) {
@@ -143,6 +143,7 @@ static void note_record(struct world *w, const struct record *r)
         heal_record(w, &r->u.heal);
     }
     w->check.done |= r->kind == RECORD_FINISHED;
+    w->again.forgotten |= r->kind == RECORD_FORGOTTEN && strcmp(r->u.forgotten.job, "job") == 0;
     if (r->kind == RECORD_GONE) {
         again_gone(w, &r->u.gone);
     }
@@ -312,6 +313,7 @@ void orch_start(struct world *w)
         .jobs_max = 2,
         .nodes_max = 3 * NODES_N,
         .workers_max = 3 * WORKERS_N,
+        .memories_max = 4,
         .lease_ms = LEASE_MS,
         .reconnect_ms = 100,
         .suspect_ms = 50,
@@ -447,6 +449,19 @@ void orch_event(struct world *w, struct sim_event *e)
         step_cluster(w, &tick);
         orch_tick(w);
     }
+}
+
+/* Nobody hears what it is told. */
+void orch_stranger(struct world *w, const char *job)
+{
+    struct msg_hello m = {
+        .name = "stranger", .incarnation = 1, .host = 1, .min = 1, .max = 1, .slots = 1};
+    struct event e = {.kind = EVENT_HELLO, .u.hello = &m};
+
+    mu_assert(w->orch.conns_n + 1 < ARRAY_LEN(w->orch.conn_node));
+    strcpy(m.job, job);
+    e.conn = ++w->orch.conns_n;
+    step_cluster(w, &e);
 }
 
 /* ---- people ---- */

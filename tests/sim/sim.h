@@ -402,7 +402,9 @@ struct again {
     bool left[NODES_N]; /* … and that it has left, knowing it, is durable */
     bool at_once;       /* the first of those is started again, while others may be here */
     bool late;          /* `machine` is started when all have left … */
-    bool restart;       /* … after the orchestrator */
+    bool restart;       /* … after the orchestrator … */
+    bool crowd;         /* … and after other jobs, which need the place */
+    bool forgotten;
     uint32_t machine;
     uint64_t delay_us;
     uint32_t back; /* the machine + 1 that has seen the end and is to begin another run; 0: none */
@@ -468,6 +470,7 @@ void orch_size(struct world *w, uint32_t size); /* 0: as many as there are */
 void orch_want_all(struct world *w);            /* takes back what was wanted, one at a time */
 void orch_list(struct world *w, const uint32_t *machines, uint32_t n);
 int orch_admin(struct world *w, enum admin_verb verb, uint32_t machine); /* as cluster_step() */
+void orch_stranger(struct world *w, const char *job); /* a node of another job says hello */
 uint64_t orch_now_ms(const struct world *w);
 
 /* node.c */

@@ -88,6 +88,9 @@ void record_brief(const struct record *r, char *out)
     case RECORD_DRAIN:
         snprintf(out, TEXT_MAX, "record drain %s", node_name(r->u.drain.node));
         break;
+    case RECORD_FORGOTTEN:
+        snprintf(out, TEXT_MAX, "record forgotten %s", r->u.forgotten.job);
+        break;
     case RECORD_HEAL:
         snprintf(out, TEXT_MAX, "record heal %" PRIu64 " %u", r->u.heal.step, r->u.heal.count);
         break;
@@ -158,6 +161,14 @@ void record_full(const struct record *r, char *out, size_t cap)
         break;
     case RECORD_DRAIN:
         snprintf(out, cap, "drain %u", r->u.drain.node);
+        break;
+    case RECORD_FORGOTTEN:
+        snprintf(out, cap,
+                 "forgotten %s %" PRIx64 " run %u generation %" PRIu64 " step %" PRIu64
+                 " done %u at %" PRIu64,
+                 r->u.forgotten.job, r->u.forgotten.name, r->u.forgotten.run,
+                 r->u.forgotten.generation, r->u.forgotten.step, r->u.forgotten.done,
+                 r->u.forgotten.at_ms);
         break;
     case RECORD_HEAL:
         snprintf(out, cap,

@@ -542,6 +542,7 @@ static void a_settle_of_1_6_says_what_it_holds_and_where_it_went(void **state)
 /* ---- what 1.7 added ---- */
 
 static struct rec_gone saw_end = {4, 1};
+static struct rec_forgotten forgotten = {"j", 0x1234, 2, 7, 41, 1, 1700000000000, 5};
 
 static const struct {
     enum wire_type type;
@@ -555,6 +556,9 @@ static const struct {
     {WIRE_REC_FINISHED, &finished,
      "050101071d000000c69ec4a401006a020000002900000000000000010102006e6f0068e5cf8b0100"
      "00"},
+    {WIRE_REC_FORGOTTEN, &forgotten,
+     "0c0101072c000000520f9d3401006a34120000000000000200000007000000000000002900000000"
+     "000000010068e5cf8b01000005000000"},
 };
 
 static void what_1_7_added_has_these_bytes(void **state)
