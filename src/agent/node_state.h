@@ -132,7 +132,8 @@ struct node_queued {
 
 struct node {
     const struct node_config *config;
-    char memory_dir[80]; /* "": none (yet) */
+    char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
+    int memory_fd;                      /* … held */
     uv_loop_t loop;
     uv_timer_t timer;
     uv_signal_t signals[NODE_SIGNALS];
@@ -320,7 +321,7 @@ void node_signals_close(struct node *n);
 
 /* Where workers keep their newest state; NULL: nowhere. The agent has been welcomed. */
 const char *node_memory_dir(struct node *n);
-/* If the run has ended, nobody needs it any more. */
+/* Nobody needs it any more if the run has ended, or this node has left and no other is here. */
 void node_memory_close(struct node *n);
 
 #endif

@@ -14,7 +14,7 @@
  *   manifest.c  the manifest's text: written (manifest.h shows one), and parsed (manifest_parse.c)
  *   shard.c     a shard: written, its sums told (sums.c); pack.c: chunks as they are stored
  *   save.c      a checkpoint from its first folder to its last rename (place.c)
- *   find.c      what there is in a folder; what can go
+ *   find.c      what there is in a folder; what can go; folder.c: which folder it is
  *   load.c      a checkpoint is opened, and its chunks are read (read.c, one ahead: ahead.c); every
  *               one is verified
  *   intake.c    one that comes over a connection, chunk by chunk; disk.c: pieces of files, room
@@ -156,6 +156,12 @@ struct ckpt_entry {
  * none. On success *entries_out is the caller's: free(). MU_EIO, MU_ENOMEM. */
 int ckpt_list(const char *dir, const char *job, struct ckpt_entry **entries_out, uint32_t *n_out,
               struct ckpt_why *why);
+
+/* A number for DIR/JOB, which is made: the same for all who see the same folder. run 0: all who
+ * look are on this host; otherwise they are of this run, wherever they are, and the first of them
+ * leaves a mark there. MU_EINVAL, MU_EIO, MU_ELIMIT. */
+int ckpt_folder(const char *dir, const char *job, uint64_t host, uint64_t run, uint64_t *id_out,
+                struct ckpt_why *why);
 
 /* Names of the jobs in a folder, sorted, each ended by 0, the last by two. free(). */
 int ckpt_jobs(const char *dir, char **names_out, struct ckpt_why *why);

@@ -368,7 +368,11 @@ struct attempt {
     uint64_t generation; /* whose members are its writers */
     uint8_t how;         /* enum save_how */
     uint64_t decided;    /* it takes part in no other attempt for this step, or one before */
+    uint64_t folder;     /* where it writes: the same for those who see the same one. NO_FOLDER: it
+                          * saves nothing there; 0: it has not said */
 };
+
+#define NO_FOLDER UINT64_MAX
 
 struct msg_ready {
     wid from;

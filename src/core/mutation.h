@@ -54,6 +54,7 @@
     X(HEAL_NEEDS_AGREED, "a job heals by a checkpoint of a state that not all members had")        \
     X(HEAL_FORGETS_NEWER, "after a job has healed a newer checkpoint of before counts")            \
     X(HEALS_END, "a job that differs each time goes back for ever")                                \
+    X(SHARDS_BY_FOLDER, "those of one host share a state out though their folders differ")         \
     X(SAVED_BY_ALL, "a checkpoint is ended before every writer's shard is durable")                \
     X(LOST_WRITER_VOIDS, "an attempt to save waits for a writer that was lost")                    \
     X(LAST_IS_SAVED, "a run ends well though nobody could save its last state")                    \

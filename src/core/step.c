@@ -20,8 +20,11 @@ int step_init(struct step *s, const struct step_config *config)
     s->ranks = calloc(n, sizeof(*s->ranks));
     s->holders = calloc(n, sizeof(*s->holders));
     s->ahead = calloc(n, sizeof(*s->ahead));
-    if (saves_open(s) != MU_OK || s->peers == NULL || s->held == NULL || s->vouches == NULL ||
-        s->ranks == NULL || s->holders == NULL || s->ahead == NULL) {
+    s->folders = calloc(n, sizeof(*s->folders));
+    s->scratch = calloc(n, sizeof(*s->scratch));
+    if (saves_open(s) != MU_OK || s->peers == NULL || s->folders == NULL || s->scratch == NULL ||
+        s->held == NULL || s->vouches == NULL || s->ranks == NULL || s->holders == NULL ||
+        s->ahead == NULL) {
         step_close(s);
         return MU_ENOMEM;
     }
@@ -40,6 +43,8 @@ void step_close(struct step *s)
     free(s->ranks);
     free(s->holders);
     free(s->ahead);
+    free(s->folders);
+    free(s->scratch);
     memset(s, 0, sizeof(*s));
 }
 
@@ -64,6 +69,8 @@ void step_reset(struct step *s, wid self)
     s->ranks = old.ranks;
     s->holders = old.holders;
     s->ahead = old.ahead;
+    s->folders = old.folders;
+    s->scratch = old.scratch;
     memcpy(s->saves, old.saves, sizeof(s->saves));
 }
 

@@ -49,12 +49,13 @@ enum step_phase {
     STEP_STOPPED /* the members differ: it commits nothing more, but tells those who ask */
 };
 
-/* Who writes a state that is saved. */
+/* Who writes a state that is saved: those who have the same folder, as each says in its words; of
+ * one who has not said yet it is taken to be as it should be. */
 enum saves_by {
     SAVES_NEVER,
-    SAVES_HOST, /* those on each host, into its own folder */
-    SAVES_ALL,
-    SAVES_ONE /* the first member, for all */
+    SAVES_HOST, /* it should be one for each host */
+    SAVES_ALL,  /* … one for all */
+    SAVES_ONE   /* the same, and the first of them writes all of it */
 };
 
 struct step_config {
@@ -71,6 +72,7 @@ struct step_config {
                  * those of which a READY said that it is to be saved, and … */
     uint64_t save_every;          /* … these; 0: none */
     enum saves_by saves[SAVES_N]; /* by place. In memory: every state */
+    uint64_t folders[SAVES_N];    /* … and where, if it saves: not 0 */
     bool keeps_none; /* gradients depend on the group: a loss makes them void, and there
                       * are no check slices */
     bool calls; /* it does not train: a step is a call that all members agree on, and the caller
@@ -117,6 +119,11 @@ struct peer {
     uint64_t missing_ms;           /* since when there is no link to it; 0: there is */
     uint64_t idle_ms;              /* for how long it has done nothing, when that was too long; 0 */
     struct attempt saved[SAVES_N]; /* its last word on these */
+};
+
+/* Where a member saves, by place; also over generations. */
+struct folders {
+    uint64_t at[SAVES_N];
 };
 
 /* Nobody but core/step*.c reads or writes these; step_init() makes them. */
@@ -186,7 +193,9 @@ struct step {
     uint32_t kept_n;
     struct membership *around; /* it is out: the newest generation that it was told of */
     struct peer *peers;        /* by rank of `group` */
+    struct folders *folders;   /* the same */
     struct slices *held;       /* scratch, by rank */
+    struct folders *scratch;
     struct vouch *vouches;
     uint32_t *ranks;
     uint8_t *holders;
@@ -387,6 +396,8 @@ bool step_awaits_words(const struct step *s);
  * then; those of the shards that there are. */
 bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_out,
                  uint32_t *writers_n_out);
+/* Does the member of this rank save into the same folder as this worker? */
+bool step_is_near(const struct step *s, enum save_place place, uint32_t rank);
 uint64_t step_lease_ms(const struct step *s);
 
 /* Fills in what a report says of training: entered, step, agreed, fault, odd, apart. */

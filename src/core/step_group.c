@@ -7,6 +7,7 @@
 static void enter(struct step *s, struct membership *m)
 {
     membership_keep(m);
+    saves_enter(s, m);
     membership_close(s->group);
     membership_close(s->next);
     membership_close(s->around);

@@ -1,10 +1,11 @@
 /* States that are saved: who writes what, and when that is a checkpoint.
  *
- * The state after a step that is to be saved is cut by the members of one generation: each writer
- * copies its shard and writes it while training goes on. READY and SETTLE say how each stands with
- * its last attempt; a member whose shard is written, or is not going to be, says so at once. The
- * first of the writers ends the checkpoint (writes its manifest) when all writers have said that
- * their shards are durable, members still or not. Who has no shard counts for nothing.
+ * The state after a step that is to be saved is cut by the members of one generation who have the
+ * same folder: each writer copies its shard and writes it while training goes on. READY and SETTLE
+ * say how each stands with its last attempt; a member whose shard is written, or is not going to
+ * be, says so at once. The first of the writers ends the checkpoint (writes its manifest) when all
+ * writers have said that their shards are durable, members still or not. Who has no shard counts
+ * for nothing.
  *
  * A writer that has failed, or did not take part, or is lost before it has said so, makes the
  * attempt void, and so does the loss of the first writer before it has said that the checkpoint is
@@ -60,17 +61,51 @@ void saves_forget(struct step *s)
 
 /* ---- who writes ---- */
 
-static bool is_near(const struct step *s, enum save_place place, uint32_t rank)
+/* What it says of each place. */
+static uint64_t own_folder(const struct step *s, int place)
+{
+    return s->config.saves[place] != SAVES_NEVER ? s->config.folders[place] : NO_FOLDER;
+}
+
+/* Where members save does not change with the group. */
+void saves_enter(struct step *s, const struct membership *m)
+{
+    struct folders *old = s->folders;
+
+    s->folders = s->scratch;
+    s->scratch = old;
+    for (uint32_t i = 0; i < m->g.members_n; i++) {
+        const uint32_t was =
+            s->group != NULL ? membership_rank(s->group, m->members[i].worker) : NO_RANK;
+
+        s->folders[i] = was != NO_RANK ? old[was] : (struct folders){{0}};
+        for (int k = 0; k < SAVES_N && m->members[i].worker == s->config.self; k++) {
+            s->folders[i].at[k] = own_folder(s, k);
+        }
+    }
+}
+
+/* Of one who has not said where it saves. */
+static bool may_be_near(const struct step *s, enum save_place place, uint32_t rank)
 {
     const struct member *m = s->group->members;
 
     return s->config.saves[place] != SAVES_HOST || m[rank].host == m[s->me].host;
 }
 
+bool step_is_near(const struct step *s, enum save_place place, uint32_t rank)
+{
+    const uint64_t there = s->folders[rank].at[place];
+
+    return there != 0 && !MUTATED(SHARDS_BY_FOLDER) ? there == s->folders[s->me].at[place]
+                                                    : may_be_near(s, place, rank);
+}
+
 /* Newcomers of a generation have no part in what the others came with. */
 static bool writes(const struct step *s, enum save_place place, uint32_t rank)
 {
-    return (s->committed >= s->first || is_caught_up(s->group, rank)) && is_near(s, place, rank);
+    return (s->committed >= s->first || is_caught_up(s->group, rank)) &&
+           step_is_near(s, place, rank);
 }
 
 bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_out,
@@ -97,7 +132,7 @@ static uint32_t first_near(const struct step *s, enum save_place place)
 {
     uint32_t i = 0;
 
-    while (i < s->me && (s->peers[i].lacks || !is_near(s, place, i))) {
+    while (i < s->me && (s->peers[i].lacks || !step_is_near(s, place, i))) {
         i++;
     }
     return i;
@@ -106,6 +141,18 @@ static uint32_t first_near(const struct step *s, enum save_place place)
 static bool is_first(const struct step *s, enum save_place place)
 {
     return first_near(s, place) == s->me;
+}
+
+/* Of those before this one it is known, or will be said in a moment, where they save: what one does
+ * alone waits for that. */
+static bool knows_folders(const struct step *s, enum save_place place)
+{
+    bool knows = true;
+
+    for (uint32_t i = 0; i < s->me && s->folders[s->me].at[place] != 0; i++) {
+        knows &= s->folders[i].at[place] != 0 || !may_be_near(s, place, i);
+    }
+    return knows;
 }
 
 static bool ends(const struct step *s, const struct saving *v)
@@ -153,8 +200,8 @@ bool save_next(const struct step *s, struct step_todo *todo)
 {
     for (int i = 0; i < SAVES_N; i++) {
         const struct saving *v = &s->saves[i];
-        const bool alone =
-            v->alone && (s->settled || s->there) && is_needed(s, i) && is_first(s, i);
+        const bool alone = v->alone && (s->settled || s->there) && is_needed(s, i) &&
+                           is_first(s, i) && knows_folders(s, i);
 
         if (!may_save(s, i) || is_busy(v) || (v->own.decided == s->committed && !alone)) {
             continue;
@@ -180,7 +227,7 @@ bool save_lacks(const struct step *s, enum save_place place)
     return may_save(s, place) &&
            (v->own.decided != s->committed || (v->own.step == s->committed && is_busy(v)) ||
             (v->group != NULL && v->step == s->committed && (ends(s, v) || stands_by(s, place))) ||
-            (v->alone && is_needed(s, place) && is_first(s, place)));
+            (v->alone && is_needed(s, place) && (is_first(s, place) || !knows_folders(s, place))));
 }
 
 /* It is there, or nobody else tries. */
@@ -197,7 +244,7 @@ bool is_kept(const struct step *s)
         const struct attempt *a =
             i == s->me ? &s->saves[SAVE_MEMORY].own : &s->peers[i].saved[SAVE_MEMORY];
 
-        kept = is_near(s, SAVE_MEMORY, i) &&
+        kept = step_is_near(s, SAVE_MEMORY, i) &&
                (a->step > s->committed || /* It has committed a step more. */
                 (a->step == s->committed && ends_there(s, i, a)));
     }
@@ -294,27 +341,23 @@ void saves_commit(struct step *s)
     s->committed_in = s->number;
 }
 
-/* Is the last state, which was given to this worker, being saved by others, as far as it knows? */
-static bool is_being_saved(const struct step *s, enum save_place place)
-{
-    bool saved = false;
-
-    for (uint32_t i = 0; i < group_n(s); i++) {
-        saved |= writes(s, place, i);
-    }
-    return saved && place == SAVE_DISK && s->config.saves[place] != SAVES_NEVER && is_done(s);
-}
-
-/* What a state was read from is there; but each host keeps its own in memory. The last state may be
- * on its way to the disk, and whoever writes it be lost: so this worker follows that attempt. */
+/* What a state was read from is there; but each folder in memory has its own. The last state may be
+ * on its way to the disk, and whoever writes it be lost: so this worker follows that attempt, or,
+ * in another folder, saves it, too. */
 void saves_load(struct step *s)
 {
     for (int i = 0; i < SAVES_N; i++) {
         struct saving *v = &s->saves[i];
+        bool given = i == SAVE_MEMORY, follows = false;
 
+        for (uint32_t r = 0; i == SAVE_DISK && is_done(s) && r < group_n(s); r++) {
+            given |= is_caught_up(s->group, r);
+            follows |= is_caught_up(s->group, r) && step_is_near(s, i, r);
+        }
         end_attempt(v);
-        v->own.decided = is_being_saved(s, i) ? 0 : s->committed;
-        v->alone = i == SAVE_MEMORY && s->config.saves[i] != SAVES_NEVER;
+        given &= s->config.saves[i] != SAVES_NEVER;
+        v->own.decided = given && follows ? 0 : s->committed;
+        v->alone = given && !follows;
     }
     s->committed_in = s->number;
 }
@@ -358,10 +401,13 @@ void on_cut(struct step *s, const struct step_event *e)
     if (v->said[s->me] != SAVE_NONE) {
         v->said[s->me] = e->how;
     }
-    v->own = (struct attempt){s->committed, s->number, v->said[s->me], s->committed};
+    v->own = (struct attempt){s->committed, s->number, v->said[s->me], s->committed, 0};
     s->heard_ms = s->now_ms;
     v->was_alone = todo.alone;
-    v->alone = false;
+    v->alone = v->first == NO_RANK; /* Those who write it have other folders. */
+    if (v->alone) {
+        end_attempt(v);
+    }
     for (uint32_t i = 0; v->group != NULL && i < group_n(s); i++) {
         if (i != s->me) {
             take_word(v, i, &s->peers[i].saved[e->place]);
@@ -398,7 +444,8 @@ void on_words(struct step *s, uint32_t rank, const struct attempt *saved, uint32
         struct saving *v = &s->saves[i];
         uint32_t writer;
 
-        *a = i < saved_n ? saved[i] : (struct attempt){.decided = UINT64_MAX};
+        *a = i < saved_n ? saved[i] : (struct attempt){.decided = UINT64_MAX, .folder = NO_FOLDER};
+        s->folders[rank].at[i] = a->folder;
         writer =
             v->group != NULL ? membership_rank(v->group, s->group->members[rank].worker) : NO_RANK;
         if (writer != NO_RANK) {
@@ -475,6 +522,7 @@ void put_words(struct step *s, struct attempt *saved, uint32_t *saved_n)
     *saved_n = 0;
     for (int i = 0; i < SAVES_N; i++) {
         saved[i] = s->saves[i].own;
+        saved[i].folder = own_folder(s, i);
         s->saves[i].told = s->saves[i].own;
         *saved_n = s->config.saves[i] != SAVES_NEVER ? SAVES_N : *saved_n;
     }
@@ -496,7 +544,18 @@ static bool has_word(const struct step *s, const struct saving *v)
 
 static bool can_say(const struct step *s)
 {
-    return s->there && in_rounds(s) && s->phase != STEP_LOADING && s->phase != STEP_PARKED;
+    return s->there && in_rounds(s) && s->phase != STEP_PARKED;
+}
+
+/* Newcomers know of nobody's folder, nor anybody of theirs. */
+static bool has_folder(const struct step *s)
+{
+    bool saves = false;
+
+    for (int i = 0; i < SAVES_N; i++) {
+        saves |= s->config.saves[i] != SAVES_NEVER;
+    }
+    return saves && s->words_in != s->term && membership_has_newcomers(s->group);
 }
 
 uint64_t words_due_ms(const struct step *s)
@@ -519,10 +578,14 @@ void words_try(struct step *s, struct step_effects *fx)
     struct msg_ready word = {.from = s->config.self, .step = s->committed, .newest = s->number};
     bool due = words_due_ms(s) <= s->now_ms;
 
+    if (!can_say(s)) {
+        return;
+    }
+    due |= has_folder(s);
     for (int i = 0; i < SAVES_N; i++) {
         due |= has_word(s, &s->saves[i]);
     }
-    if (!due || !can_say(s)) {
+    if (!due) {
         return;
     }
     word = s->has_said ? s->said : word;

@@ -36,8 +36,9 @@ void settle_try(struct step *s, struct step_effects *fx);
 int saves_open(struct step *s); /* MU_ENOMEM */
 void saves_close(struct step *s);
 void saves_forget(struct step *s); /* what was saved is of a state that counts no more */
-void saves_commit(struct step *s); /* there will be another state */
-void saves_load(struct step *s);   /* … or was given one */
+void saves_enter(struct step *s, const struct membership *m); /* m will be its group */
+void saves_commit(struct step *s);                            /* there will be another state */
+void saves_load(struct step *s);                              /* … or was given one */
 void on_cut(struct step *s, const struct step_event *e);
 void on_saved(struct step *s, const struct step_event *e);
 void on_words(struct step *s, uint32_t rank, const struct attempt *saved, uint32_t saved_n);

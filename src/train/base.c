@@ -34,18 +34,16 @@ static int list(const struct saver *s, struct shelf *f, struct ckpt_entry **entr
 
 /* ---- healing ---- */
 
-/* One worker on each host takes away what is in its folder; one for all where all share it. */
-static bool takes_away(const struct train *t, const struct save_config *c)
+/* One worker takes away what is in a folder that several have. */
+static bool takes_away(const struct train *t, enum save_place place)
 {
-    const struct generation *g = &step_group(&t->crew.step)->g;
-    const uint32_t me = step_rank(&t->crew.step);
+    const struct step *s = &t->crew.step;
+    uint32_t r = 0;
 
-    for (uint32_t r = 0; r < me; r++) {
-        if (c->shared || c->depot || g->members[r].host == g->members[me].host) {
-            return false;
-        }
+    while (r < step_rank(s) && !step_is_near(s, place, r)) {
+        r++;
     }
-    return true;
+    return r == step_rank(s);
 }
 
 static int forget_after(const struct saver *s, uint64_t limit)
@@ -93,7 +91,7 @@ static int heal(struct train *t, uint64_t limit)
         struct saver *s = &t->savers[i];
 
         finish_saving(s, limit);
-        if (s->open && takes_away(t, &s->config)) {
+        if (s->open && takes_away(t, (enum save_place)i)) {
             rc = forget_after(s, limit);
         }
     }

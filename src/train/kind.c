@@ -48,6 +48,24 @@ static void write_metrics(FILE *out, const struct train *t)
     fputc('\n', out);
 }
 
+static void write_saves(FILE *out, const struct train *t)
+{
+    const struct save_config *c = &t->savers[SAVE_DISK].config;
+
+    fprintf(out, KIND_SAVES "to %s\n",
+            c->dir[0] == '\0' ? "none"
+            : c->depot        ? SAVE_DEPOT
+            : c->shared       ? "one folder for all"
+                              : "a folder");
+    fprintf(out, KIND_SAVES "in-memory %s\n",
+            t->savers[SAVE_MEMORY].config.dir[0] != '\0' ? "yes" : "no");
+    if (c->dir[0] != '\0' && c->every_steps != 0) {
+        fprintf(out, KIND_SAVES "every %" PRIu64 " steps\n", c->every_steps);
+    } else if (c->dir[0] != '\0') {
+        fprintf(out, KIND_SAVES "every %" PRIu64 " ms\n", c->every_ms);
+    }
+}
+
 int kind_text(const struct train *t, char **text_out)
 {
     const mu_config *config = &t->crew.run->config;
@@ -79,6 +97,7 @@ int kind_text(const struct train *t, char **text_out)
     }
     fputs(t->what.facts != NULL ? t->what.facts : "", out);
     kind_numerics(out);
+    write_saves(out, t);
     bad = ferror(out) != 0;
     if (fclose(out) != 0 || bad) {
         free(text);
@@ -97,12 +116,19 @@ struct verdict {
     char text[VERDICT_MAX];
 };
 
-static void on_difference(void *arg, bool numeric, const char *text)
+static void on_difference(void *arg, enum kind_weight weight, const char *text)
 {
     struct verdict *v = arg;
     size_t at = strlen(v->text);
 
-    if (numeric && v->warn) {
+    if (weight == KIND_IS_TOLD) {
+        log_warn(AREA,
+                 "unlike the first worker of the run, checkpoints are saved %s. Start all nodes "
+                 "with the same --ckpt-… flags",
+                 text);
+        return;
+    }
+    if (weight == KIND_IF_STRICT && v->warn) {
         log_warn(AREA, "another numeric kind than the first worker's: %s; results may differ",
                  text);
         return;

@@ -12,14 +12,17 @@ struct train;
 
 /* ---- kind_text.c: pure ---- */
 
-/* Lines whose names begin so are numeric. */
+/* Lines whose names begin so are numeric; or no reason not to take part. */
 #define KIND_NUMERIC "numeric "
+#define KIND_SAVES "saves "
+
+enum kind_weight { KIND_COUNTS, KIND_IF_STRICT, KIND_IS_TOLD };
 
 /* The line of a text that has this name; NULL: there is none. */
 const char *kind_line(const char *text, const char *name, size_t name_n);
 
 /* A difference: "slices: here 8 / there 16". Borrowed for the call. */
-typedef void kind_differ_fn(void *arg, bool numeric, const char *text);
+typedef void kind_differ_fn(void *arg, enum kind_weight weight, const char *text);
 
 /* Calls differ() for each line that is not the same, in the order of `here`, then for those that
  * are only there; true: there was one. */

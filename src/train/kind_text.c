@@ -8,7 +8,7 @@
 static const struct {
     const char *word;
     bool shown;
-} TWO[] = {{"state ", true}, {"fact ", false}, {KIND_NUMERIC, false}};
+} TWO[] = {{"state ", true}, {"fact ", false}, {KIND_NUMERIC, false}, {KIND_SAVES, false}};
 
 static const char *next_line(const char *line)
 {
@@ -48,6 +48,13 @@ static void write_value(char *text, size_t cap, const char *line, size_t name_n)
     snprintf(text, cap, "%.*s", (int)strcspn(value, "\n"), value);
 }
 
+static enum kind_weight weight_of(const char *line)
+{
+    return strncmp(line, KIND_NUMERIC, strlen(KIND_NUMERIC)) == 0 ? KIND_IF_STRICT
+           : strncmp(line, KIND_SAVES, strlen(KIND_SAVES)) == 0   ? KIND_IS_TOLD
+                                                                  : KIND_COUNTS;
+}
+
 static void tell(const char *here, const char *there, kind_differ_fn *differ, void *arg)
 {
     const char *line = here != NULL ? here : there;
@@ -58,7 +65,7 @@ static void tell(const char *here, const char *there, kind_differ_fn *differ, vo
     write_value(theirs, sizeof(theirs), there, name_n);
     snprintf(text, sizeof(text), "%.*s: here %s / there %s", (int)(name_n - skip), line + skip,
              ours, theirs);
-    differ(arg, strncmp(line, KIND_NUMERIC, sizeof(KIND_NUMERIC) - 1) == 0, text);
+    differ(arg, weight_of(line), text);
 }
 
 bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, void *arg)
@@ -85,7 +92,8 @@ bool kind_compare(const char *here, const char *there, kind_differ_fn *differ, v
         }
     }
     if (!any) {
-        differ(arg, false, "the parts of the state are the same, but were named in another order");
+        differ(arg, KIND_COUNTS,
+               "the parts of the state are the same, but were named in another order");
     }
     return true;
 }

@@ -5,6 +5,7 @@
  * those who write cut it into shards, and each copies its own. */
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "train/state.h"
 
 #include <inttypes.h>
@@ -26,6 +27,21 @@ void train_saved(struct train *t, uint64_t step)
     t->told.saves++;
     told_again(run);
     pthread_mutex_unlock(&run->lock);
+}
+
+/* Who has the same one shares the work. */
+static void find_folder(const struct mu_run *run, struct saver *s)
+{
+    const struct msg_life *life = &run->life;
+    const uint64_t mark = s->config.shared ? 1 + (uint64_t)crc32c(0, life->key, KEY_BYTES) : 0;
+    struct ckpt_why why;
+
+    if (s->config.dir[0] != '\0' && !s->config.depot &&
+        ckpt_folder(s->config.dir, s->job, life->host, mark, &s->folder, &why) != MU_OK) {
+        log_warn(AREA, "%s", why.text);
+        random_bytes(&s->folder, sizeof(s->folder)); /* Nobody else has it, as far as is known. */
+    }
+    s->folder = (s->folder & ~(NO_FOLDER ^ NO_FOLDER >> 1)) | 1;
 }
 
 int train_save_open(struct train *t)
@@ -55,6 +71,7 @@ int train_save_open(struct train *t)
 
         s->t = t;
         snprintf(s->job, sizeof(s->job), "%s", t->crew.run->life.job);
+        find_folder(t->crew.run, s);
         rc = saver_open(s, t->what.state.n);
         for (uint32_t p = 0; s->open && p < s->copy.parts_n; p++) {
             strcpy(s->copy.parts[p].name, t->what.state.parts[p].name);
@@ -88,11 +105,10 @@ static void name_attempt(const struct train *t, const struct saver *s, uint32_t 
 
     if (writers_n == 1) {
         snprintf(tag, CKPT_TAG_MAX, "w%" PRIx64, t->crew.run->life.worker);
-    } else if (s->config.shared) {
-        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64, mark, g->number);
-    } else {
-        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64 "-h%" PRIx64, mark, g->number,
-                 t->crew.run->life.host);
+    } else { /* Those who see the folder by another way, and take it for another one, have theirs.
+              */
+        snprintf(tag, CKPT_TAG_MAX, "%08" PRIx32 "-g%" PRIu64 "-f%" PRIx64, mark, g->number,
+                 s->folder);
     }
 }
 
@@ -212,6 +228,24 @@ static int cut(struct train *t, struct saver *s, const struct step_todo *todo, s
     return MU_OK;
 }
 
+/* Said once. */
+static void check_shared(const struct train *t, struct saver *s, enum save_place place)
+{
+    uint32_t far_n = 0;
+
+    for (uint32_t r = 0; s->config.shared && r < step_size(&t->crew.step); r++) {
+        far_n += !step_is_near(&t->crew.step, place, r);
+    }
+    if (far_n > 0) {
+        log_warn(AREA,
+                 "--ckpt-shared: %" PRIu32 " of %" PRIu32 " workers see another folder than this "
+                 "one at %s, or none: each folder gets whole checkpoints. Give all nodes the same "
+                 "one, or leave --ckpt-shared out",
+                 far_n, step_size(&t->crew.step), s->config.dir);
+        s->config.shared = false;
+    }
+}
+
 void train_save(struct train *t, const struct step_todo *todo)
 {
     struct saver *s = &t->savers[todo->place];
@@ -221,6 +255,7 @@ void train_save(struct train *t, const struct step_todo *todo)
         todo->alone || step_writes(&t->crew.step, todo->place, &h.writer, &h.writers_n);
     const int rc = writes ? cut(t, s, todo, &h) : MU_EAGAIN;
 
+    check_shared(t, s, todo->place);
     if (rc != MU_OK && rc != MU_EAGAIN) {
         log_error(AREA, "step %" PRIu64 " is not saved: %s", todo->step, mu_error());
     }

@@ -59,6 +59,7 @@ struct train;
 struct saver {
     struct save_config config;
     char job[MU_NAME_MAX];
+    uint64_t folder; /* which one it is, as ckpt_folder() says; 1: the orchestrator's */
     struct train *t; /* whose state it is: woken when saver_news() has something to say */
 
     pthread_mutex_t lock;

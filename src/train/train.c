@@ -110,6 +110,7 @@ static int open_step(struct train *t, uint64_t steps_n)
         .heals = t->heals,
         .save_every = t->savers[SAVE_DISK].config.every.steps,
         .saves = {saves_by(&t->savers[SAVE_DISK]), saves_by(&t->savers[SAVE_MEMORY])},
+        .folders = {t->savers[SAVE_DISK].folder, t->savers[SAVE_MEMORY].folder},
         .keeps_none = t->what.sharded,
         .orphan_ms = t->crew.run->alone ? UINT64_MAX : t->crew.run->life.orphan_ms};
     int rc;

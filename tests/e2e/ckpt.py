@@ -131,7 +131,7 @@ def steps_in(folder, job='default'):
 
 def left_in(folder, job='default'):
     """What is being written, is about to go, or was left behind."""
-    return [name for name in names_in(folder, job) if not name.startswith('step-')]
+    return [name for name in names_in(folder, job) if not name.startswith(('step-', '.folder-'))]
 
 
 def path_of(folder, step, *more, job='default'):

@@ -309,6 +309,67 @@ def test_with_a_shared_folder_all_hosts_write_one_checkpoint():
         assert newest == 30
 
 
+# ---- containers: one kernel, and folders of their own ----
+
+def whole_in_each(job, folders, steps):
+    """Every node's folder has checkpoints that need no other, and nothing that was left behind."""
+    for i in range(1, steps // job.every + 1):
+        job.limit(i * job.every)
+        job.step_on(lambda i=i: all(job.heard(name)[1] == i for name in job.nodes), f'{i} were saved by each',
+                    (i + 1) * job.every - 1)
+    for folder in folders:
+        assert ckpt.steps_in(folder) == list(range(job.every, steps + 1, job.every)), ckpt.names_in(folder)
+        assert ckpt.left_in(folder) == [], ckpt.left_in(folder)
+        ckpt.demand_intact(folder)
+
+
+def test_nodes_of_one_host_with_folders_of_their_own_have_whole_checkpoints_each():
+    with ckpt.new_folder() as first, ckpt.new_folder() as second, kit.World() as world:
+        job = ckpt.Saving(world, ckpt.large(30), nnodes='3', limit=0)
+        job.start('a', folder=first)
+        job.start('b', folder=second)
+        job.start('c', folder=second)  # It shares that one, as those of a host do.
+        job.limit(5)
+        job.step_on(lambda: job.heard('a')[1] == job.heard('b')[1] == 1, 'one was saved in each', 9)
+        assert ckpt.shards_of(first, 5) == ['shard-0000'], ckpt.shards_of(first, 5)
+        assert ckpt.shards_of(second, 5) == ['shard-0000', 'shard-0001'], ckpt.shards_of(second, 5)
+        job.limit(elastic.NO_LIMIT)
+        job.ends_the_same()
+        for folder in (first, second):
+            assert ckpt.steps_in(folder)[-1] == 30 and ckpt.left_in(folder) == [], ckpt.names_in(folder)
+            ckpt.demand_intact(folder)
+
+
+def test_the_same_path_in_two_containers_is_not_the_same_folder():
+    """Whatever the nodes say of it: with --ckpt-shared, too, which is told to be wrong."""
+    for flags in ((), ('--ckpt-shared',)):
+        with ckpt.new_folder() as first, ckpt.new_folder() as second, kit.World() as world:
+            os.mkdir(os.path.join(world.dir, 'ckpt'))
+            job = ckpt.Saving(world, ckpt.large(30), *flags, nnodes='2', limit=0)
+            for name, folder in (('a', first), ('b', second)):
+                job.start(name, before=mounts.over(folder, job.folder))
+            whole_in_each(job, (first, second), 15)
+            assert ('see another folder' in job.logs()) == bool(flags), job.logs()
+            job.limit(elastic.NO_LIMIT)
+            job.ends_the_same()
+            assert ckpt.steps_in(second)[-1] == 30, ckpt.names_in(second)
+
+
+def test_a_node_without_a_folder_holds_nobody_up_and_flags_that_differ_are_told():
+    with kit.World() as world:
+        job = ckpt.Saving(world, ckpt.large(20), nnodes='3')
+        job.start('a')
+        flags, job.flags = job.flags, elastic.RENEW
+        elastic.Training.spawn(job, 'b')
+        job.nodes['b'].wait_log('in job ')
+        job.flags = flags
+        job.start('c', flags=('--ckpt-every', '7'))
+        job.ends_the_same()
+        assert ckpt.steps_in(job.folder)[-1] == 20 and ckpt.left_in(job.folder) == [], ckpt.names_in(job.folder)
+        assert 'checkpoints are saved to: here none / there a folder' in job.logs('b'), job.logs('b')
+        assert 'checkpoints are saved every: here 7 steps / there 5 steps' in job.logs('c'), job.logs('c')
+
+
 # ---- when, and how many ----
 
 def test_by_the_clock_it_is_saved_so_often():

@@ -15,6 +15,7 @@ import time
 import ckpt
 import elastic
 import kit
+import mounts
 
 SEED = int(os.environ.get('SEED', '1'))
 STARTS = re.compile(r'generation (\d+) starts from step (\d+)')
@@ -75,6 +76,45 @@ def test_of_a_larger_state_too():
     kill_all_again_and_again(ckpt.large(120 if kit.FULL else 40), SEED, 12 if kit.FULL else 3)
 
 
+def has_files(folder):
+    return any(files for *_, files in os.walk(folder))
+
+
+def test_a_node_that_leaves_takes_away_what_it_has_kept_if_no_other_is_there():
+    with ckpt.new_folder() as first, ckpt.new_folder() as second, kit.World() as world:
+        job = Keeping(world, ckpt.small(100000), nnodes='1:3', limit=0)
+        job.start('a', before=mounts.over(first, '/dev/shm'))
+        job.start('b', 'c', before=mounts.over(second, '/dev/shm'))
+        job.made_by(3)
+        job.step_until(lambda: has_files(second), 'something was kept')
+        for name, stays in (('b', True), ('c', False)):
+            job.orchestrator.say('drain', name)
+            job.trickle_until(job.nodes[name].ended, f'{name} had left')
+            assert job.nodes[name].wait() == 0
+            assert bool(os.listdir(second)) == stays, os.listdir(second)
+        assert os.listdir(first), 'what is in use was taken away'
+        job.orchestrator.say('shutdown', job.job.name)
+        job.limit(elastic.NO_LIMIT)
+        assert job.nodes['a'].wait() == 0
+        assert not os.listdir(first), os.listdir(first)
+
+
+def test_jobs_of_one_orchestrator_leave_each_others_alone():
+    with ckpt.new_folder() as memory, kit.World() as world:
+        job = Keeping(world, ckpt.small(100000), nnodes='1', limit=0)
+        job.start('a', before=mounts.over(memory, '/dev/shm'))
+        job.step_until(lambda: has_files(memory), 'something was kept')
+        other = job.orchestrator.job('other', nnodes='1', mode='inprocess')
+        node = other.node('b', *job.flags, script=job.model.program, args=ckpt.small(10).args,
+                          before=mounts.over(memory, '/dev/shm'))
+        assert node.wait() == 0
+        assert has_files(memory), 'what the other job keeps was taken away'
+        job.orchestrator.say('shutdown', job.job.name)
+        job.limit(elastic.NO_LIMIT)
+        assert job.nodes['a'].wait() == 0
+        assert not os.listdir(memory), os.listdir(memory)
+
+
 # ---- wanted now ----
 
 def test_people_can_want_a_checkpoint():
@@ -110,4 +150,5 @@ def test_a_node_that_leaves_has_a_checkpoint_made_and_nothing_is_lost_with_the_l
 
 
 if __name__ == '__main__':
+    mounts.enter()
     kit.run(__name__, 2)

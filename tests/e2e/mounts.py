@@ -61,3 +61,10 @@ def host(world, number):
                                                 stderr=subprocess.DEVNULL).returncode != 0:
         tap.skip('a boot id of its own is not permitted here')
     return before
+
+
+def over(folder, path):
+    """Words before a node's command, for which that folder is at the path, as in a container."""
+    if os.environ[OWN] != '1':
+        tap.skip('mounting a folder over another is not permitted here')
+    return ('unshare', '--mount', 'sh', '-c', f'mount --bind {folder} {path} && exec "$@"', 'sh')

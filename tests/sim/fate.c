@@ -149,6 +149,8 @@ static void draw_save(struct world *w)
     w->config.chunks_n = (uint32_t)prng_between(&p, 1, 3);
     w->config.keeps = prng_chance(&p, 250000);
     w->config.unsaved_ppm = prng_chance(&p, 500000) ? (uint32_t)prng_below(&p, 100000) : 0;
+    w->config.containers = prng_chance(&p, 250000);
+    w->config.full = prng_chance(&p, 60000);
 }
 
 static void draw_config(struct world *w)

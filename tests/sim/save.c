@@ -1,6 +1,6 @@
 /* Saving: the thread that writes, and what lies in the folders. On the disk there is one folder for
- * all; in memory there is one for each host. The state has a few chunks, so one to three writers
- * share it; a write takes its time, and may fail.
+ * all; in memory there is one for each host; or each machine has its own, like a container. The
+ * state has a few chunks, so one to three writers share it; a write takes its time, and may fail.
  *
  * What must hold: a checkpoint is ended only when every shard of its cut is durable. What a cluster
  * is told is saved is there. Nobody commits a step when the state before it is not kept in memory.
@@ -21,20 +21,29 @@ static struct era *era_of(struct world *w, uint64_t generation)
     return &w->check.eras[generation % GENERATIONS_N];
 }
 
-/* What lies on the disk of an attempt; made if there is nothing. */
-static struct shards *shards_of(struct world *w, uint64_t step, uint64_t generation)
+uint64_t save_folder(const struct world *w, uint32_t worker, enum save_place place)
 {
+    return 1 + (w->config.containers   ? worker / SLOTS_N
+                : place == SAVE_MEMORY ? worker / SLOTS_N / 2
+                                       : 0);
+}
+
+/* What lies on the worker's disk of an attempt; made if there is nothing. */
+static struct shards *shards_of(struct world *w, uint32_t worker, uint64_t step,
+                                uint64_t generation)
+{
+    const uint64_t folder = save_folder(w, worker, SAVE_DISK);
     struct shards *oldest = &w->check.shards[step][0];
 
     for (uint32_t i = 0; i < SHARDS_KEPT; i++) {
         struct shards *s = &w->check.shards[step][i];
 
-        if (s->generation == generation) {
+        if (s->generation == generation && s->folder == folder) {
             return s;
         }
         oldest = s->generation < oldest->generation ? s : oldest;
     }
-    *oldest = (struct shards){.generation = generation};
+    *oldest = (struct shards){.generation = generation, .folder = folder};
     return oldest;
 }
 
@@ -102,7 +111,7 @@ void save_effect(struct world *w, uint32_t worker, const struct step_effect *e)
 {
     struct trainer *t = trainer_at(w, worker);
     struct sim_copy *c = &t->copies[e->place];
-    const struct shards *s = shards_of(w, e->step, c->generation);
+    const struct shards *s = shards_of(w, worker, e->step, c->generation);
 
     if (e->kind == STEP_SAVED) {
         if (c->step != e->step || c->works ||
@@ -149,7 +158,7 @@ void save_drop(struct world *w, uint32_t worker, uint64_t after)
 
 static void keep(struct world *w, uint32_t worker, const struct sim_copy *c)
 {
-    struct kept *k = &w->check.kept[worker / SLOTS_N / 2];
+    struct kept *k = &w->check.kept[save_folder(w, worker, SAVE_MEMORY) - 1];
 
     const uint64_t lineage = era_of(w, c->generation)->lineage;
 
@@ -159,9 +168,9 @@ static void keep(struct world *w, uint32_t worker, const struct sim_copy *c)
 }
 
 /* The shards of a cut have a part of the state each. */
-static void write_shard(struct world *w, const struct sim_copy *c)
+static void write_shard(struct world *w, uint32_t worker, const struct sim_copy *c)
 {
-    struct shards *s = shards_of(w, c->step, c->generation);
+    struct shards *s = shards_of(w, worker, c->step, c->generation);
 
     s->durable |= 1u << c->writer;
     for (uint32_t p = 0; p < PARTS_N; p++) {
@@ -176,17 +185,16 @@ static void end(struct world *w, uint32_t worker, const struct sim_copy *c)
     struct trainer *t = trainer_at(w, worker);
 
     t->saved = c->step;
-    heal_save(w, c->generation, c->step, shards_of(w, c->step, c->generation)->weights);
+    heal_save(w, c->generation, c->step, shards_of(w, worker, c->step, c->generation)->weights);
     trace(w, trace_worker(w, t->self), "has saved step %" PRIu64, c->step);
     trainer_report(w, worker);
 }
 
-/* The disk that is full in the end stays so. */
+/* A disk that is full in the end stays so. */
 static bool fails(struct world *w, uint64_t step)
 {
-    const uint32_t ppm = w->config.unsaved_ppm;
-
-    return (!w->healed && world_chance(w, ppm)) || (ppm % 8 == 1 && step == w->config.steps_n);
+    return (!w->healed && world_chance(w, w->config.unsaved_ppm)) ||
+           (w->config.full && step == w->config.steps_n);
 }
 
 void save_event(struct world *w, struct sim_event *f)
@@ -204,7 +212,7 @@ void save_event(struct world *w, struct sim_event *f)
         tell(w, f->to, place, SAVE_FAILED);
     } else {
         if (place == SAVE_DISK && f->a % 2 == WRITE) {
-            write_shard(w, c);
+            write_shard(w, f->to, c);
         }
         tell(w, f->to, place, whole ? SAVE_WHOLE : SAVE_DURABLE);
         if (whole && place == SAVE_DISK) {
@@ -220,7 +228,7 @@ void save_event(struct world *w, struct sim_event *f)
 
 void save_commit(struct world *w, uint32_t worker, uint64_t generation, uint64_t step)
 {
-    const struct kept *k = &w->check.kept[worker / SLOTS_N / 2];
+    const struct kept *k = &w->check.kept[save_folder(w, worker, SAVE_MEMORY) - 1];
     const uint64_t lineage = era_of(w, generation)->lineage;
 
     if (w->config.keeps && step > 1 &&

@@ -227,8 +227,10 @@ struct sim_config {
     uint64_t steps_n;
     uint32_t checkpoint_every; /* 0: never */
     uint32_t chunks_n;         /* of the state: it has so many shards at most */
-    uint32_t unsaved_ppm;      /* of writes: they fail */
+    uint32_t unsaved_ppm;      /* of writes: they fail … */
+    bool full;                 /* … and all of the last state do */
     bool keeps;                /* each host keeps every state in memory */
+    bool containers;           /* each machine has folders of its own, whatever the host */
     uint64_t fate_end_us;      /* then everything heals */
     enum { PAIR_HEALS, PAIR_STAYS_CUT, PAIR_FLAPS } pair; /* … but for two nodes */
     bool long_faults;
@@ -277,11 +279,11 @@ struct said {
     uint8_t digest[HASH_BYTES];
 };
 
-#define SHARDS_KEPT 4
+#define SHARDS_KEPT 24
 
 /* What lies on the disk of an attempt to save a step. */
 struct shards {
-    uint64_t generation;
+    uint64_t generation, folder;
     uint32_t durable; /* a bit for each */
     uint64_t weights[PARTS_N];
 };

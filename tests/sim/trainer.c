@@ -422,7 +422,8 @@ void trainer_start(struct world *w, uint32_t worker, wid self)
         .calls = calls,
         .save_every = w->config.checkpoint_every,
         .saves = {w->config.checkpoint_every != 0 ? SAVES_ALL : SAVES_NEVER,
-                  w->config.keeps ? SAVES_HOST : SAVES_NEVER}};
+                  w->config.keeps ? SAVES_HOST : SAVES_NEVER},
+        .folders = {save_folder(w, worker, SAVE_DISK), save_folder(w, worker, SAVE_MEMORY)}};
 
     step_close(&t->step);
     mu_assert(step_init(&t->step, &config) == MU_OK);

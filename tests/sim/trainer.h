@@ -65,6 +65,7 @@ void calls_move(struct world *w, uint32_t worker); /* the data plane goes to ano
 void calls_settled(struct trainer *t);             /* what is held counts */
 void trainer_busy(struct world *w, uint32_t worker, uint64_t for_us); /* in its own code */
 /* save.c */
+uint64_t save_folder(const struct world *w, uint32_t worker, enum save_place place);
 void save_cut(struct world *w, uint32_t worker); /* STEP_SAVE */
 void save_effect(struct world *w, uint32_t worker, const struct step_effect *e);
 void save_news(struct world *w, uint32_t worker); /* the trainer looks */

@@ -248,6 +248,59 @@ static void each_host_has_its_own(void **state)
     assert_int_equal(saved(0), 3);
 }
 
+/* All on one host; the last one has a folder of its own. */
+static void in_containers(uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        for (int k = 0; k < SAVES_N; k++) {
+            worker(i)->config.folders[k] = i == n - 1 ? 8 : 7;
+        }
+    }
+}
+
+static void each_folder_has_its_own_whatever_the_host(void **state)
+{
+    saves(SAVES_HOST, 3, 0);
+    in_containers(3);
+    trained(3, 3);
+    written(2, SAVE_DISK, SAVE_DURABLE);
+    assert_int_equal(saved(2), 3);
+    written(0, SAVE_DISK, SAVE_DURABLE);
+    assert_int_equal(saved(0), 0);
+    written(1, SAVE_DISK, SAVE_DURABLE);
+    deliver();
+    assert_int_equal(saved(0), 3);
+}
+
+static void a_newcomer_in_another_folder_keeps_what_it_got_when_it_knows_that(void **state)
+{
+    keeps(SAVES_HOST);
+    in_containers(2);
+    trained(1, 1);
+    written(0, SAVE_MEMORY, SAVE_WHOLE);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "0 1+"));
+    flow(2);
+    written(0, SAVE_MEMORY, SAVE_WHOLE);
+    flow(3);
+    tell_active_all(2);
+    assert_int_equal(crew.men[1].cut[SAVE_MEMORY].step, 2);
+    flow(3);
+    assert_int_equal(committed(0), 2);
+    written(1, SAVE_MEMORY, SAVE_WHOLE);
+    flow(3);
+    assert_true(committed(0) == 3 && committed(1) == 3);
+}
+
+static void who_saves_nothing_is_waited_for_by_nobody(void **state)
+{
+    saves(SAVES_ALL, 3, 0);
+    worker(1)->config.saves[SAVE_DISK] = SAVES_NEVER;
+    worker(0)->config.folders[SAVE_DISK] = 7;
+    trained(2, 3);
+    written(0, SAVE_DISK, SAVE_DURABLE);
+    assert_int_equal(saved(0), 3);
+}
+
 /* ---- the last one ---- */
 
 static void the_last_word_waits_for_the_last_state(void **state)
@@ -324,6 +377,23 @@ static uint8_t fault(uint32_t i)
 
     step_report(worker(i), &r);
     return r.fault;
+}
+
+static void who_was_given_the_last_state_in_another_folder_saves_it_too(void **state)
+{
+    saves(SAVES_HOST, 0, 3);
+    in_containers(2);
+    trained(1, 2);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "0 1+"));
+    flow(3);
+    tell_active_all(2);
+    flow(3);
+    assert_true(committed(1) == 3 && step_phase(worker(1)) == STEP_CLOSING);
+    assert_int_equal(crew.men[1].cut[SAVE_DISK].step, 3);
+    written(1, SAVE_DISK, SAVE_WHOLE);
+    written(0, SAVE_DISK, SAVE_WHOLE);
+    flow(3);
+    assert_int_equal(step_phase(worker(1)), STEP_FINISHED);
 }
 
 static void what_nobody_can_save_ends_the_run_with_a_fault(void **state)
@@ -472,10 +542,14 @@ int main(void)
         CREW_CASE(a_leaver_counts_if_it_has_said_durable),
         CREW_CASE(with_the_first_writer_it_is_lost_unless_it_said_that_it_is_whole),
         CREW_CASE(each_host_has_its_own),
+        CREW_CASE(each_folder_has_its_own_whatever_the_host),
+        CREW_CASE(a_newcomer_in_another_folder_keeps_what_it_got_when_it_knows_that),
+        CREW_CASE(who_saves_nothing_is_waited_for_by_nobody),
         CREW_CASE(the_last_word_waits_for_the_last_state),
         CREW_CASE(after_a_loss_the_first_who_is_left_saves_it_alone),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_is_lost),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_fails),
+        CREW_CASE(who_was_given_the_last_state_in_another_folder_saves_it_too),
         CREW_CASE(what_nobody_can_save_ends_the_run_with_a_fault),
         CREW_CASE(what_one_host_could_save_is_saved),
         CREW_CASE(who_writes_for_long_says_so),

@@ -52,16 +52,17 @@ static void a_library_has_one_thread_unless_the_environment_says_more(void **sta
 /* ---- comparing ---- */
 
 struct found {
-    uint32_t n, numeric_n;
+    uint32_t n, numeric_n, told_n;
     char text[2048];
 };
 
-static void on_difference(void *arg, bool numeric, const char *text)
+static void on_difference(void *arg, enum kind_weight weight, const char *text)
 {
     struct found *f = arg;
 
     f->n++;
-    f->numeric_n += numeric;
+    f->numeric_n += weight == KIND_IF_STRICT;
+    f->told_n += weight == KIND_IS_TOLD;
     snprintf(f->text + strlen(f->text), sizeof(f->text) - strlen(f->text), "%s|", text);
 }
 
@@ -182,6 +183,16 @@ static void expect_line(const char *text, const char *line)
     }
 }
 
+static void how_checkpoints_are_saved_is_only_told(void **state)
+{
+    struct found f = {0};
+
+    assert_true(kind_compare("saves to a folder\nsaves every 5 steps\n",
+                             "saves to a folder\nsaves every 7 steps\n", on_difference, &f));
+    assert_string_equal(f.text, "every: here 5 steps / there 7 steps|");
+    assert_int_equal(f.told_n, 1);
+}
+
 static void the_text_has_a_line_for_each_fact(void **state)
 {
     struct mu_run *run = calloc(1, sizeof(*run));
@@ -201,6 +212,8 @@ static void the_text_has_a_line_for_each_fact(void **state)
     expect_line(text, "data 100 samples, batch 10, epochs 2, seed 7");
     expect_line(text, "digest every 100");
     expect_line(text, "check every 0");
+    expect_line(text, "saves to none");
+    expect_line(text, "saves in-memory no");
     expect_line(text, "state weights 16 bytes");
     expect_line(text, "numeric extra torch 2.1"); /* One fact can't make two lines. */
     expect_line(text, "numeric openblas OpenBLAS 0.0 made up");
@@ -453,6 +466,7 @@ int main(void)
         cmocka_unit_test(another_order_is_a_difference),
         cmocka_unit_test(a_long_value_is_cut),
         cmocka_unit_test(facts_are_one_line_each_and_said_once),
+        cmocka_unit_test(how_checkpoints_are_saved_is_only_told),
         cmocka_unit_test(the_text_has_a_line_for_each_fact),
         cmocka_unit_test(a_state_of_many_parts_has_one_line),
         cmocka_unit_test(the_first_leaves_its_text),

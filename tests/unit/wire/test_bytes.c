@@ -504,7 +504,7 @@ static struct msg_settle broke = {N3,
                                   8,
                                   1,
                                   2,
-                                  {{40, 7, SAVE_DURABLE, 41}, {41, 7, SAVE_WRITING, 41}}};
+                                  {{40, 7, SAVE_DURABLE, 41, 0}, {41, 7, SAVE_WRITING, 41, 0}}};
 static const char broke_1_6[] =
     "4d53545201063200fd00000007000000000000000807060504030201bce308500200000003000000"
     "29000000000000000181000000000000000000000000000000000000000000000000000000000000"
@@ -573,6 +573,25 @@ static void what_1_7_added_has_these_bytes(void **state)
     }
 }
 
+static struct msg_ready folders = {
+    N3, 41, 8, {0}, {0}, 0, 2, {{40, 7, SAVE_DURABLE, 41, 0xf01de4}, {41, 7, 0, 41, NO_FOLDER}}};
+static const char folders_1_7[] =
+    "4d53545201073100830000000700000000000000080706050403020174c117e00200000003000000"
+    "29000000000000000800000000000000000000000000000000000000000000000000000000000000"
+    "00000000000000000002000000210028000000000000000700000000000000022900000000000000"
+    "e41df00000000000210029000000000000000700000000000000002900000000000000ffffffffff"
+    "ffffff";
+
+static void a_ready_of_1_7_says_where_it_saves(void **state)
+{
+    uint8_t bytes[1024];
+    union wire_any msg;
+
+    expect_as(7, WIRE_READY, &folders, folders_1_7);
+    decode(WIRE_READY, bytes, unhex(folders_1_7, bytes), &msg);
+    assert_true(msg.ready.saved[0].folder == 0xf01de4 && msg.ready.saved[1].folder == NO_FOLDER);
+}
+
 /* The bytes of 1.1 above are those of a run that is over for all. */
 static void an_end_of_1_1_is_nobodys_leaving(void **state)
 {
@@ -633,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_report_of_1_6_says_who_is_apart),
         cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
         cmocka_unit_test(what_1_7_added_has_these_bytes),
+        cmocka_unit_test(a_ready_of_1_7_says_where_it_saves),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
