@@ -194,6 +194,7 @@ static void run_open(struct run *r, struct shape shape)
     memset(r, 0, sizeof(*r));
     config.nodes_max = shape.nodes;
     config.workers_max = workers;
+    config.group_max = workers;
     r->fx = (struct effects){emit, fill_key};
     r->shape = shape;
     r->now_ms = 1000;

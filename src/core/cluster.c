@@ -17,6 +17,7 @@ struct cluster_config cluster_defaults(void)
                                    .nodes_max = 16384,
                                    .workers_max = 65536,
                                    .memories_max = 1024,
+                                   .group_max = MU_REDUCE_MAX,
                                    .lease_ms = 5000,
                                    .reconnect_ms = 100,
                                    .suspect_ms = 50,
@@ -33,7 +34,7 @@ struct cluster_config cluster_defaults(void)
 
 static bool config_sane(const struct cluster_config *k)
 {
-    return k->jobs_max >= 1 && k->memories_max >= 1 && k->nodes_max >= 1 &&
+    return k->jobs_max >= 1 && k->memories_max >= 1 && k->group_max >= 1 && k->nodes_max >= 1 &&
            k->nodes_max < NONE / 2 && k->workers_max >= 1 && k->workers_max <= MEMBERS_MAX &&
            k->lease_ms >= 8 && k->takeover_ms > (uint64_t)k->orphan_ms + k->lease_ms;
 }

@@ -26,6 +26,7 @@ struct cluster_config {
     uint32_t nodes_max;
     uint32_t workers_max;
     uint32_t memories_max; /* of jobs that were forgotten */
+    uint32_t group_max;    /* members of a generation, in-process */
     uint32_t lease_ms;
     uint32_t reconnect_ms;   /* a closed connection has this long to come back */
     uint32_t suspect_ms;     /* suspicions gather this long */

@@ -212,11 +212,11 @@ static int apply_gone(struct cluster *c, const struct rec_gone *r, struct effect
     struct node *n = node_by_number(c, r->node);
     struct job *j;
 
-    if (n != NULL && n->state == NODE_GONE && !n->senior) {
-        node_free(c, n); /* Its place is needed. */
+    if (r->forgotten && n != NULL && n->state == NODE_GONE && !n->senior) {
+        node_free(c, n);
         return MU_OK;
     }
-    if (n == NULL || n->state != NODE_UP) {
+    if (r->forgotten || n == NULL || n->state != NODE_UP) {
         return MU_ECORRUPT;
     }
     j = &c->jobs[n->job];

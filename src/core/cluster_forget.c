@@ -157,7 +157,8 @@ bool forget_node(struct cluster *c, uint32_t slots, struct effects *fx)
     }
     if (oldest != NULL) {
         oldest->going = true;
-        say_record(fx, &(struct record){.kind = RECORD_GONE, .u.gone.node = oldest->number});
+        say_record(fx, &(struct record){.kind = RECORD_GONE,
+                                        .u.gone = {.node = oldest->number, .forgotten = 1}});
     }
     return oldest != NULL || soon;
 }

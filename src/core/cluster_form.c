@@ -357,6 +357,13 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         return;
     }
     note_progress(c, j, fx);
+    if (j->mode == MODE_INPROCESS && j->members_n > c->config.group_max) {
+        record_failed(c, j, fx,
+                      "its scripts use libmuster, and %u workers are more than the %u that can "
+                      "train together; start it with fewer (--nnodes, --nproc-per-node)",
+                      j->members_n, c->config.group_max); /* The mode was not known before. */
+        return;
+    }
     j->takeover_asked &= j->tally.survivors_n == 0;
     if (j->pending || j->finishing) {
         return;

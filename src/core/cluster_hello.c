@@ -167,6 +167,26 @@ static void decide_mode(struct cluster *c, struct job *j, uint32_t flags, struct
     }
 }
 
+/* Would a generation have more members, in-process, than can train together? Those above max are
+ * spares, and wait. */
+static bool is_crowded(const struct cluster *c, const struct job *j, const struct msg_hello *h)
+{
+    uint8_t mode = j->creating ? j->next_mode : j->mode;
+    uint32_t workers_n = h->slots, nodes_n = 0;
+
+    for (uint32_t i = 0; i < c->config.nodes_max && mode == MODE_INPROCESS; i++) {
+        const struct node *n = &c->nodes[i];
+
+        if (n->job == job_index(c, j) && (n->state == NODE_JOINING || node_alive(n)) &&
+            !n->draining && role_trains(n->role) && strcmp(n->name, h->name) != 0) {
+            workers_n += n->slots;
+            nodes_n++;
+        }
+    }
+    return mode == MODE_INPROCESS && role_trains(h->role) && workers_n > c->config.group_max &&
+           !MUTATED(GROUP_HAS_ROOM) && nodes_n < (j->creating ? j->next_max : job_max(j));
+}
+
 static int register_node(struct cluster *c, struct job *j, const struct event *e,
                          struct effects *fx)
 {
@@ -266,6 +286,14 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
                     "a node named '%s' is here already; give this one another --node-name",
                     h->name);
         return MU_EEXIST;
+    }
+    if (is_crowded(c, j, h)) {
+        say_refused(
+            fx, e->conn, MU_ELIMIT,
+            "job '%s': with the %u workers of node '%s' it would have more than the %u that "
+            "can train together in-process",
+            h->job, h->slots, h->name, c->config.group_max);
+        return MU_ELIMIT;
     }
     if (n != NULL && n->state == NODE_UP) {
         blame_left(c, n, fx);

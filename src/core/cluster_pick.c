@@ -48,13 +48,15 @@ static void by_number(struct cluster *c, uint32_t first, uint32_t end)
 static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked_n, uint32_t cap,
                                bool whole)
 {
-    uint32_t first = picked_n, trainers_n = 0;
+    uint32_t first = picked_n, trainers_n = 0, workers_n = 0;
+    uint32_t workers_max = j->mode == MODE_INPROCESS ? c->config.group_max : UINT32_MAX;
     struct heap heap;
 
     memset(c->loads, 0, c->buckets * sizeof(*c->loads));
     for (uint32_t i = 0; i < picked_n; i++) {
         load_of(c, c->nodes[c->picked[i]].host)->n++;
         trainers_n += role_trains(c->nodes[c->picked[i]].role);
+        workers_n += c->nodes[c->picked[i]].slots;
     }
     heap_init(&heap, c->ranking, c->config.nodes_max);
     for (struct node *n = node_at(c, j->others.first); n != NULL; n = node_at(c, n->next)) {
@@ -71,11 +73,15 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
         if (trainers_n >= cap && role_trains(n->role)) {
             continue;
         }
+        if (!RULE(GROUP_HAS_ROOM, workers_n + n->slots <= workers_max)) {
+            continue;
+        }
         if (load->n != top.key >> 32) { /* Its host was taken from since. */
             heap_push(&heap, (uint64_t)load->n << 32 | n->number, top.value);
             continue;
         }
         load->n++;
+        workers_n += n->slots;
         trainers_n += role_trains(n->role);
         c->picked[picked_n++] = top.value;
     }

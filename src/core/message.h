@@ -561,7 +561,8 @@ struct rec_node {
 
 struct rec_gone {
     uint32_t node;
-    uint8_t ended; /* it saw the end of the run */
+    uint8_t ended;     /* it saw the end of the run */
+    uint8_t forgotten; /* it was gone before; now another one needs its place */
 };
 
 struct rec_active {

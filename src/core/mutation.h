@@ -65,7 +65,8 @@
     X(LATE_IS_TOLD, "one that comes after the end, and has not seen it, begins another run")       \
     X(RERUN_WAITS, "another run begins while nodes of the last one are here")                      \
     X(SEEN_IS_KEPT, "a node that saw the end can't begin another run")                             \
-    X(FORGOTTEN_IS_KNOWN, "nothing is known of a job whose place was needed")
+    X(FORGOTTEN_IS_KNOWN, "nothing is known of a job whose place was needed")                      \
+    X(GROUP_HAS_ROOM, "a generation has more members than can train together")
 
 enum mutation {
     MUTATION_NONE,

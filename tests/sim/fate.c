@@ -99,6 +99,18 @@ static void draw_mode(struct world *w)
     w->config.plain = draw <= 1;
 }
 
+/* In the same way: as many as there are at first, and no more. */
+static void draw_group(struct world *w)
+{
+    struct sim_config *k = &w->config;
+    struct prng p;
+
+    prng_init(&p, w->seed ^ UINT64_C(0x67726f7570));
+    if (k->mode == MODE_INPROCESS && prng_chance(&p, 200000)) {
+        k->group_max = k->nodes_n * k->slots;
+    }
+}
+
 /* In the same way. */
 static void draw_vouch(struct world *w)
 {
@@ -170,6 +182,7 @@ static void draw_config(struct world *w)
     k->max = (uint32_t)world_between(w, k->nodes_n, NODES_N);
     k->checkpoint_every = world_chance(w, 500000) ? (uint32_t)world_between(w, 5, 15) : 0;
     draw_mode(w);
+    draw_group(w);
     draw_vouch(w);
     draw_heal(w);
     draw_save(w);

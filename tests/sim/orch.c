@@ -314,6 +314,7 @@ void orch_start(struct world *w)
         .nodes_max = 3 * NODES_N,
         .workers_max = 3 * WORKERS_N,
         .memories_max = 4,
+        .group_max = sim_group_max(&w->config),
         .lease_ms = LEASE_MS,
         .reconnect_ms = 100,
         .suspect_ms = 50,

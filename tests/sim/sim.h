@@ -246,7 +246,13 @@ struct sim_config {
     bool plain;    /* the scripts know nothing of muster */
     bool calls;    /* the workers do not train: they make steps_n calls that all agree on … */
     bool together; /* … and all move to a newer generation after the same one */
+    uint32_t group_max; /* members that can train together; 0: all */
 };
+
+static inline uint32_t sim_group_max(const struct sim_config *k)
+{
+    return k->group_max != 0 ? k->group_max : WORKERS_N;
+}
 
 /* ---- what must hold ---- */
 

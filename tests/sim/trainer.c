@@ -412,7 +412,7 @@ void trainer_start(struct world *w, uint32_t worker, wid self)
     const struct step_config config = {
         .self = self,
         .slices_n = calls ? 1 : SLICES_N,
-        .members_max = WORKERS_N,
+        .members_max = sim_group_max(&w->config),
         .steps_n = calls ? 0 : w->config.steps_n,
         .orphan_ms = calls ? UINT64_MAX : ORPHAN_MS,
         .silence_ms = w->config.silence_ms,

@@ -243,6 +243,67 @@ static void agents_of_another_store_are_newcomers_when_adopted(void **state)
     expect_active("fresh", "a"); /* What it held over there counts for nothing. */
 }
 
+/* ---- no more than can train together ---- */
+
+static void crowd(uint32_t group_max)
+{
+    f.config.group_max = group_max;
+    kit_open();
+    f.slots = 2;
+}
+
+static void one_too_many_in_process_is_refused_and_told_why(void **state)
+{
+    crowd(5);
+    form("a b");
+    hello("c");
+    assert_int_equal(at("c")->refused, MU_ELIMIT);
+    assert_non_null(strstr(at("c")->refusal, "more than the 5 that can train together"));
+    expect_active("fresh", "a a.1 b b.1");
+    closed("b");
+    rejoin("b"); /* One that is started again is no more than before. */
+    assert_int_equal(at("b")->refused, 0);
+}
+
+static void in_restart_mode_there_is_no_such_limit(void **state)
+{
+    crowd(5);
+    f.mode = MODE_RESTART;
+    form("a b c");
+    expect_active("fresh", "a a.1 b b.1 c c.1");
+}
+
+static void spares_wait_even_if_people_want_more_nodes(void **state)
+{
+    crowd(4);
+    shape(1, 2);
+    form("a b");
+    join("c");
+    assert_int_equal(at("c")->refused, 0);
+    assert_int_equal(setting("max", "3"), MU_OK);
+    settle();
+    expect_active("fresh", "a a.1 b b.1");
+    bye("b");
+    settle();
+    expect_active("boundary", "a a.1 c+ c.1+");
+}
+
+static void a_job_that_turns_out_to_be_too_large_fails_and_says_so(void **state)
+{
+    struct job_look look;
+
+    crowd(5);
+    f.mode = MODE_AUTO;
+    join("a b c");
+    pass(WINDOW_MS);
+    assert_int_equal(job().members_n, 6);
+    decide(MODE_INPROCESS);
+    assert_true(job().ended);
+    assert_int_equal(cluster_look_job(f.c, "job", &look), MU_OK);
+    assert_true(look.failed);
+    assert_non_null(strstr(look.why, "6 workers are more than the 5"));
+}
+
 static void limits_are_named_when_they_refuse(void **state)
 {
     f.config.nodes_max = 2;
@@ -468,6 +529,10 @@ int main(void)
         CASE(a_name_in_use_is_taken_over_once_its_node_has_disconnected),
         CASE(agents_of_another_store_are_refused),
         CASE(agents_of_another_store_are_newcomers_when_adopted),
+        CASE(one_too_many_in_process_is_refused_and_told_why),
+        CASE(in_restart_mode_there_is_no_such_limit),
+        CASE(spares_wait_even_if_people_want_more_nodes),
+        CASE(a_job_that_turns_out_to_be_too_large_fails_and_says_so),
         CASE(limits_are_named_when_they_refuse),
         CASE(growth_takes_the_least_loaded_host),
         CASE(a_fresh_generation_spreads_over_hosts),

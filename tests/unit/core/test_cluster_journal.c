@@ -370,7 +370,9 @@ static void departures_are_recorded_once(void **state)
     exits("b", 0, 1);
     settle();
     bye("b");
-    refused(&(struct record){.kind = RECORD_GONE, .u.gone = {at("b")->node}});
+    refused(&(struct record){.kind = RECORD_GONE, .u.gone.node = at("b")->node});
+    refused(&(struct record){.kind = RECORD_GONE,
+                             .u.gone = {.node = at("a")->node, .forgotten = 1}}); /* It is here. */
 }
 
 static void more_nodes_than_there_is_room_for_are_refused_as_such(void **state)

@@ -541,7 +541,7 @@ static void a_settle_of_1_6_says_what_it_holds_and_where_it_went(void **state)
 
 /* ---- what 1.7 added ---- */
 
-static struct rec_gone saw_end = {4, 1};
+static struct rec_gone saw_end = {4, 1, 0};
 static struct rec_forgotten forgotten = {"j", 0x1234, 2, 7, 41, 1, 1700000000000, 5};
 
 static const struct {
@@ -552,7 +552,7 @@ static const struct {
     {WIRE_BYE, &bye,
      "4d535452010714001500000007000000000000000807060504030201b32ae1a704000000efcdab00"
      "00000000341200000000000001"},
-    {WIRE_REC_GONE, &saw_end, "0201010705000000c9d3eab80400000001"},
+    {WIRE_REC_GONE, &saw_end, "020101070600000040bbf315040000000100"},
     {WIRE_REC_FINISHED, &finished,
      "050101071d000000c69ec4a401006a020000002900000000000000010102006e6f0068e5cf8b0100"
      "00"},

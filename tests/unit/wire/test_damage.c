@@ -245,7 +245,7 @@ static void a_refusal_names_message_field_and_place(void **state)
 
 static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)
 {
-    struct rec_gone gone = {4, 0};
+    struct rec_gone gone = {.node = 4};
     struct wire_fault fault;
     size_t n = 0;
 

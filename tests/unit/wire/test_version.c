@@ -216,7 +216,7 @@ static void a_record_of_another_major_or_an_unknown_newer_type_is_a_version_erro
 {
     uint64_t memory[8];
     struct wire_scratch s = {(uint8_t *)memory, sizeof(memory), 0};
-    struct rec_gone gone = {4, 0};
+    struct rec_gone gone = {.node = 4};
     struct wire_fault fault;
     union wire_any out;
     uint8_t bytes[64];
