@@ -88,6 +88,7 @@ struct node {
     bool draining;
     bool drained; /* … by a record, not by its own wish */
     bool heals;   /* it was started with --heal */
+    bool silent;  /* auto: its scripts may be restarted for a planned change */
     bool listed;
     bool senior;
     bool timed;       /* its lease is in the heap … */
