@@ -140,6 +140,11 @@ static void step_agent(struct world *w, uint32_t m, struct agent_event *e)
             trainer_report(w, m * SLOTS_N + s);
         }
     }
+    if (node->agent.mode != MODE_AUTO) {
+        node->known_run = node->agent.run;
+    } else if (node->known_run != 0 && node->known_run == node->agent.run) {
+        world_fail(w, "the agent of %s does not know the mode any more", node->name);
+    }
     if (node->leaves && node->alive) {
         trace(w, node->name, "leaves, exit code %d", node->exit_code);
         machine_crash(w, m);
@@ -235,6 +240,7 @@ void machine_start(struct world *w, uint32_t m)
     node->conn = 0;
     node->stopped_until_us = 0;
     node->slots = w->config.slots;
+    node->known_run = 0;
     for (uint32_t s = 0; s < node->slots; s++) {
         node->trainers[s].wants_addr = w->config.mode != MODE_INPROCESS;
     }

@@ -182,6 +182,7 @@ struct machine {
     uint32_t conn_tries;
     uint64_t up_us, down_us; /* order on the connection */
     struct agent agent;
+    uint32_t known_run; /* … in which its agent knows the job's mode; 0: it does not */
     struct trainer trainers[SLOTS_N];
 };
 
