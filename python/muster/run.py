@@ -230,7 +230,8 @@ class Run(Collectives):
     # ---- the end ----
 
     def leave(self) -> None:
-        """This worker has finished its work. Done by itself at the end of a script whose exit code is 0."""
+        """This worker leaves. Before the end of its loop over steps the others go on without it; else its work is
+        finished. Done by itself at the end of a script whose exit code is 0."""
         global _current
         if not self.core.left:
             last = World(*self.core.world())

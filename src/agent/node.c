@@ -232,6 +232,7 @@ static int init_agent(struct node *n, char *error)
         .renew_ms = config->monitor_ms,
         .members_max = MEMBERS_MAX,
         .exit_timeout_ms = config->exit_timeout_ms,
+        .silent_ms = config->silent_ms,
         .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
         .hello = {.host = net_host_id(),
                   .min = config->min,

@@ -33,6 +33,7 @@ struct node_config {
     uint32_t monitor_ms; /* renewals at least this often */
     uint32_t grace_ms;
     uint32_t exit_timeout_ms;
+    uint32_t silent_ms;       /* auto: a script may be restarted after so long without a word */
     uint32_t step_timeout_ms; /* a worker that does nothing for so long hangs; 0: none does */
     uint8_t hung;             /* enum hung: what becomes of it */
     uint8_t numerics;         /* enum numerics */

@@ -157,7 +157,10 @@ static const struct opt table[] = {
              "again. Membership changes and kills do not count"},
     {OPT_CHOICE, .name = "mode", AT(node.mode), .choices = "auto|restart|inprocess", .shown = true,
      .help = "restart: scripts are started again for each change of members. inprocess: they use "
-             "libmuster and live through it. auto: the first worker decides"},
+             "libmuster and live through it. auto: the first worker that joins makes it inprocess"},
+    {OPT_SECONDS, .name = "silence", AT(node.silent_ms), .min = 1, .max = 86400000, .shown = true,
+     .help = "auto: how long a script that has not joined is let alone before it is started again "
+             "because others come or go as planned"},
     {OPT_FLAG, .name = "rerun", AT(node.rerun),
      .help = "if the job is done, run it again. A node that saw it end does so anyhow when it is "
              "started again; any other is told that it is done, for a while (\"muster serve "
@@ -320,6 +323,7 @@ static void defaults(struct run_flags *f)
                                    .role = ROLE_WORKER,
                                    .role_name = "default",
                                    .mode = MODE_AUTO,
+                                   .silent_ms = 60000,
                                    .max_restarts = 3,
                                    .monitor_ms = 2000,
                                    .grace_ms = 30000,

@@ -55,6 +55,8 @@ static uint32_t node_flags(const struct agent *a)
         flags |= NODE_INPROCESS;
     } else if (a->mode == MODE_AUTO && a->unattached) {
         flags |= NODE_RESTART;
+    } else if (a->mode == MODE_AUTO && slots_silent(a)) {
+        flags |= NODE_SILENT;
     }
     return flags;
 }
@@ -139,7 +141,7 @@ static bool look_after_slot(struct agent *a, uint32_t slot, struct agent_effects
     bool ended = s->state == SLOT_EMPTY || s->state == SLOT_EXITED;
 
     s->leave |= a->draining && slot_idle(s); /* A node that leaves starts nothing. */
-    if (s->state == SLOT_FINISHED && !slot_by_generation(a) && acked) {
+    if (s->state == SLOT_FINISHED && !slot_by_generation(a, s) && acked) {
         s->leave = true; /* That it finished is known; now that it is gone. */
         s->state = SLOT_EXITED;
         s->report.exit_code = 0;

@@ -5,9 +5,10 @@
  * until it is acknowledged; it passes generations down; it gives each life of a worker its id.
  *
  * In-process mode: a life is a process; it starts at once, warms up, and enters generations by
- * itself. Restart mode, and auto until it is decided: a life waits, without a process, until it is
- * in a generation; then its script starts in that generation, and is stopped and started again for
- * the next. Its exit with 0 is the end; its exit by itself with anything else ends the life. */
+ * itself. Restart mode, and auto as long as its script has not connected: a life waits, without a
+ * process, until it is in a generation; then its script starts in that generation, and is stopped
+ * and started again for the next. Its exit with 0 is the end; its exit by itself with anything else
+ * ends the life. */
 #ifndef CORE_AGENT_H
 #define CORE_AGENT_H
 
@@ -24,8 +25,10 @@ struct agent_config {
                         * for those that are refused together */
     uint32_t members_max;
     uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
-    uint32_t hung_ms; /* a worker that was left out and does not say so for this long (and a lease
-                       * at least) hangs, and is replaced; 0: never */
+    uint32_t hung_ms;   /* a worker that was left out and does not say so for this long (and a lease
+                         * at least) hangs, and is replaced; 0: never */
+    uint32_t silent_ms; /* auto: a script that runs for so long without a word may be restarted for
+                         * a planned change; 0: 60,000 */
 };
 
 /* What a slot's process is doing, as the agent knows it. */
@@ -67,7 +70,7 @@ struct agent {
     uint8_t mode; /* the job's, as the orchestrator last said */
     bool connected, welcomed, draining;
     bool attached;      /* a worker has connected to us … */
-    bool unattached;    /* … or none has in time */
+    bool unattached;    /* … or one has ended well that had not */
     uint64_t drain_ms;  /* since when we are draining */
     uint64_t ending_ms; /* since when the job is ending; 0: it is not */
     uint32_t last_code; /* of the last script that failed */

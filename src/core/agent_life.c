@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define ATTACH_MS 10000     /* a script that knows muster says so within this time */
+#define SILENT_MS 60000     /* auto: what a script has to say that it is one of ours */
 #define DRAIN_WAIT_MS 3000  /* for a generation without us, before scripts are stopped anyway */
 #define QUICK_MS 1000       /* a life shorter than this … */
 #define BACKOFF_MS 100      /* … is followed by a pause, from the second time on, */
@@ -25,9 +25,9 @@ bool slot_idle(const struct slot *s)
     return s->state != SLOT_RUNNING && s->state != SLOT_RESTARTING && s->state != SLOT_STOPPING;
 }
 
-bool slot_by_generation(const struct agent *a)
+bool slot_by_generation(const struct agent *a, const struct slot *s)
 {
-    return a->mode != MODE_INPROCESS;
+    return a->mode == MODE_RESTART || (a->mode == MODE_AUTO && !s->attached);
 }
 
 static bool in_held(const struct agent *a, uint32_t slot)
@@ -67,7 +67,8 @@ struct report slot_report(const struct agent *a, uint32_t slot)
  * the same id, and whoever of them acted in it first would do the other's part. */
 bool slot_hears(const struct agent *a, uint32_t slot)
 {
-    return !slot_by_generation(a) || RULE(HEARS_ITS_OWN, a->slots[slot].started == a->held.number);
+    return !slot_by_generation(a, &a->slots[slot]) ||
+           RULE(HEARS_ITS_OWN, a->slots[slot].started == a->held.number);
 }
 
 /* A node that leaves may be the last one: what its workers have is to be saved. */
@@ -148,7 +149,7 @@ void slot_offer(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     const struct slot *s = &a->slots[slot];
 
-    for (uint32_t i = 0; slot_by_generation(a) && slot_idle(s) && i < a->held.members_n; i++) {
+    for (uint32_t i = 0; slot_by_generation(a, s) && slot_idle(s) && i < a->held.members_n; i++) {
         const struct member *m = &a->held.members[i];
 
         if (wid_node(m->worker) == a->node && wid_slot(m->worker) == slot && m->port == s->port &&
@@ -163,7 +164,7 @@ static void go_on(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
 
-    if (!slot_by_generation(a)) {
+    if (!slot_by_generation(a, s)) {
         start_to_warm_up(a, slot, fx);
     } else if (in_held(a, slot) &&
                RULE(HOLD_STARTS_NOTHING, (a->held.flags & GENERATION_HOLD) == 0)) {
@@ -190,7 +191,7 @@ void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
 
-    if (slot_by_generation(a) && s->state == SLOT_FINISHED) {
+    if (slot_by_generation(a, s) && s->state == SLOT_FINISHED) {
         s->leave = true; /* It has done its part, in a generation that nobody knows any more. */
         return;
     }
@@ -198,7 +199,7 @@ void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx)
         return;
     }
     new_life(a, slot, s->state == SLOT_WAITING ? PHASE_WARM : PHASE_WARMING);
-    if (!slot_by_generation(a) && s->state == SLOT_RUNNING) {
+    if (!slot_by_generation(a, s) && s->state == SLOT_RUNNING) {
         fx->emit(fx, &(struct agent_effect){
                          .kind = AGENT_LIFE, .slot = slot, .worker = slot_wid(a, slot)});
         slot_tell(a, slot, fx);
@@ -239,7 +240,7 @@ void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx)
     struct slot *s = &a->slots[slot];
     bool newer = s->started != a->held.number;
 
-    if (!slot_by_generation(a) || s->leave) {
+    if (!slot_by_generation(a, s) || s->leave) {
         return;
     }
     if (s->state == SLOT_RUNNING && (newer || !in_held(a, slot))) {
@@ -284,8 +285,7 @@ static void on_success(struct agent *a, struct slot *s, struct agent_effects *fx
 void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
-    bool ours = a->mode == MODE_INPROCESS || (a->mode == MODE_AUTO && s->attached);
-    bool finished = !ours || s->report.phase == PHASE_FINISHED;
+    bool finished = slot_by_generation(a, s) || s->report.phase == PHASE_FINISHED;
 
     if (slot_idle(s)) {
         return;
@@ -340,7 +340,7 @@ void slots_mode(struct agent *a, uint8_t mode, struct agent_effects *fx)
 
 static bool drain_due(const struct agent *a, const struct slot *s)
 {
-    if (!slot_by_generation(a)) { /* Whoever holds no state has no reason to stay. */
+    if (!slot_by_generation(a, s)) { /* Whoever holds no state has no reason to stay. */
         return s->report.entered == 0 && s->report.phase != PHASE_IN;
     }
     return a->now_ms >= a->drain_ms + DRAIN_WAIT_MS;
@@ -355,7 +355,7 @@ static bool should_know(const struct agent *a, uint32_t slot)
 {
     const struct slot *s = &a->slots[slot];
 
-    return !slot_by_generation(a) && s->state == SLOT_RUNNING && s->attached && !s->lost &&
+    return !slot_by_generation(a, s) && s->state == SLOT_RUNNING && s->attached && !s->lost &&
            s->report.entered != 0 && a->active != 0 && a->active == a->held.number &&
            !in_held(a, slot);
 }
@@ -384,6 +384,22 @@ static void look_for_hung(struct agent *a, uint32_t slot, struct agent_effects *
     }
 }
 
+bool slots_silent(const struct agent *a)
+{
+    const uint64_t wait_ms = a->config.silent_ms != 0 ? a->config.silent_ms : SILENT_MS;
+
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        const struct slot *s = &a->slots[i];
+        const uint64_t due_ms = s->started_ms + wait_ms;
+
+        if (s->state == SLOT_RESTARTING ||
+            (s->state == SLOT_RUNNING && (s->attached || due_ms > a->now_ms))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void slots_tick(struct agent *a, struct agent_effects *fx)
 {
     for (uint32_t i = 0; i < a->config.hello.slots; i++) {
@@ -398,11 +414,6 @@ void slots_tick(struct agent *a, struct agent_effects *fx)
         if (s->state == SLOT_RUNNING && a->draining && drain_due(a, s)) {
             slot_leave(a, i, false, fx);
         }
-        if (a->mode == MODE_AUTO && s->state == SLOT_RUNNING && !s->attached && !a->attached &&
-            !a->unattached && s->started_ms + ATTACH_MS <= a->now_ms) {
-            a->unattached = true;
-            agent_renew(a, fx);
-        }
     }
 }
 
@@ -416,7 +427,7 @@ uint64_t slots_deadline(const struct agent *a)
         if (s->state == SLOT_EXITED && !s->leave && s->ready_ms > a->now_ms) {
             at_ms = MIN(at_ms, s->ready_ms);
         }
-        if (s->state == SLOT_RUNNING && a->draining && slot_by_generation(a)) {
+        if (s->state == SLOT_RUNNING && a->draining && slot_by_generation(a, s)) {
             at_ms = MIN(at_ms, a->drain_ms + DRAIN_WAIT_MS);
         }
         at_ms = MIN(at_ms, hung_due_ms(a, s));

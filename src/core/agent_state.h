@@ -17,7 +17,7 @@ wid slot_wid(const struct agent *a, uint32_t slot);
 bool slot_idle(const struct slot *s);
 
 /* Scripts that are stopped and started for each generation, as far as is known yet. */
-bool slot_by_generation(const struct agent *a);
+bool slot_by_generation(const struct agent *a, const struct slot *s);
 
 /* Is its process to be told of the generation that we hold? */
 bool slot_hears(const struct agent *a, uint32_t slot);
@@ -49,6 +49,9 @@ void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_eff
 
 /* The job's mode is known, or known better. */
 void slots_mode(struct agent *a, uint8_t mode, struct agent_effects *fx);
+
+/* Auto: the scripts that run have had their time, and none has said that it is one of ours. */
+bool slots_silent(const struct agent *a);
 
 /* What is due by time; and when something will be. */
 void slots_tick(struct agent *a, struct agent_effects *fx);

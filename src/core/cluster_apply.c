@@ -244,6 +244,7 @@ static void enlist(struct cluster *c, struct job *j, const struct member *m, boo
     struct node *n = node_by_number(c, wid_node(m->worker));
     struct worker *w = node_worker(c, n, wid_slot(m->worker));
 
+    n->silent = false; /* Its script starts anew. */
     w->current_inc = wid_incarnation(m->worker);
     w->caught_up = (m->flags & MEMBER_CAUGHT_UP) != 0;
     memcpy(w->named_addr, m->addr, sizeof(w->named_addr));

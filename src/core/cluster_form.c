@@ -21,10 +21,24 @@ static void add_member(struct cluster *c, struct generation *g, const struct nod
     m->port = w->port;
 }
 
-static bool hold_wanted(const struct job *j, uint32_t full_n)
+/* Auto, while nobody knows what the scripts are: may they be restarted for a planned change? All
+ * have had their time to say that they are ours. One of ours that is slower loses no work, for it
+ * has not joined, and shows what it is later. */
+static bool may_restart(struct cluster *c, const struct job *j)
+{
+    bool may = j->mode == MODE_AUTO && !j->deciding && j->members_n > 0;
+
+    for (struct node *n = node_at(c, j->seniors.first); n != NULL && may; n = node_at(c, n->next)) {
+        may = RULE(SILENCE_IS_AWAITED, n->silent) || !node_alive(n);
+    }
+    return may;
+}
+
+static bool hold_wanted(struct cluster *c, const struct job *j, uint32_t full_n)
 {
     /* Only scripts that run can show of which mode they are. */
-    return (j->wish.paused && j->mode != MODE_AUTO) || !RULE(MIN_HOLDS, full_n >= job_min(j));
+    return (j->wish.paused && (j->mode != MODE_AUTO || may_restart(c, j))) ||
+           !RULE(MIN_HOLDS, full_n >= job_min(j));
 }
 
 /* Makes the record. `full_n` is the number of nodes that have all their slots in it. */
@@ -33,7 +47,7 @@ static void propose(struct cluster *c, struct job *j, struct generation *g, uint
 {
     struct record r = {.kind = RECORD_GENERATION};
 
-    if (hold_wanted(j, full_n)) {
+    if (hold_wanted(c, j, full_n)) {
         g->flags |= GENERATION_HOLD;
     }
     strcpy(g->job, j->name);
@@ -51,7 +65,7 @@ static bool same_as_published(struct cluster *c, const struct job *j, const stru
 {
     bool held = (j->flags & GENERATION_HOLD) != 0;
 
-    if (g->members_n != j->members_n || hold_wanted(j, full_n) != held) {
+    if (g->members_n != j->members_n || hold_wanted(c, j, full_n) != held) {
         return false;
     }
     for (uint32_t i = 0; i < g->members_n; i++) {
@@ -379,6 +393,9 @@ void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)
         form_fresh(c, j, fx);
     } else if (broken && j->mode != MODE_RESTART) {
         form_failure(c, j, fx);
+    } else if (!broken && j->dirty && may_restart(c, j) && !j->finished) {
+        j->dirty = false;
+        form_fresh(c, j, fx);
     } else if (!broken && j->number != j->active) {
         if (j->tally.entered_n > 0 && RULE(ACTIVE_NEEDS_ALL, j->tally.entered_n == j->members_n)) {
             propose_active(j, fx);

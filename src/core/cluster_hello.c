@@ -155,6 +155,18 @@ static struct job *hello_job(struct cluster *c, const struct event *e, struct ef
     return j;
 }
 
+/* As long as the scripts have not shown what they are, planned changes wait until all have had
+ * their time since they were started. */
+static void take_silence(struct cluster *c, struct node *n, uint32_t flags, uint64_t held)
+{
+    const bool silent = (flags & NODE_SILENT) != 0 && held == c->jobs[n->job].number;
+
+    if (silent != n->silent) {
+        n->silent = silent;
+        job_touch(c, &c->jobs[n->job]);
+    }
+}
+
 /* What the first scripts have shown of themselves decides for all. */
 static void decide_mode(struct cluster *c, struct job *j, uint32_t flags, struct effects *fx)
 {
@@ -241,6 +253,7 @@ static int hello_again(struct cluster *c, struct node *n, const struct event *e,
     n->active = h->active;
     node_heard(c, n);
     decide_mode(c, &c->jobs[n->job], h->flags, fx);
+    take_silence(c, n, h->flags, h->held);
     say_welcome(c, n, fx);
     if (h->node == n->number) { /* otherwise it has yet to learn that it is new here */
         take_reports(c, n, h->seq, h->reports, h->reports_n, fx);
@@ -322,6 +335,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
         node_refresh(c, n);
     }
     decide_mode(c, &c->jobs[n->job], m->flags, fx);
+    take_silence(c, n, m->flags, m->held);
     say_ack(c, n, &ack, fx);
     say_level(c, n, fx);
     return MU_OK;

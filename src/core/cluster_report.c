@@ -41,7 +41,7 @@ static void note_change(struct cluster *c, const struct node *n, uint32_t slot, 
     } else if (r->phase == PHASE_LOST) {
         note_worker(c, n, slot, NOTE_LOST, 0, "it stopped answering its agent", fx);
     } else if (r->phase == PHASE_EXITED) {
-        if (is_loss(c, n, slot, was) && r->exit_code == 0 && !r->hung) {
+        if (is_loss(c, n, slot, was) && r->exit_code == 0 && !r->hung && !n->draining) {
             note_worker(c, n, slot, NOTE_DRAINED, 0, NULL, fx);
         } else if (is_loss(c, n, slot, was)) {
             note_worker(c, n, slot, NOTE_LOST, r->hung ? 0 : r->exit_code,

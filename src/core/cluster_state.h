@@ -90,6 +90,7 @@ struct node {
     bool heals;   /* it was started with --heal */
     bool told;    /* … that the run has ended, by a connection of its own */
     bool saw_end; /* it has left, knowing that the run is over or ending */
+    bool silent;  /* auto: its scripts may be restarted for a planned change */
     bool listed;
     bool senior;
     bool timed;       /* its lease is in the heap … */

@@ -3,6 +3,8 @@
 
 usage: begin_test.py MUSTER [CASE…]
 """
+import os
+
 import elastic
 import kit
 
@@ -93,7 +95,7 @@ def test_a_job_that_all_have_left_has_ended_and_says_so():
         ends(job)
         status = job.job.status()
         assert (status['state'], status['why'], status['step']) == ('done', 'all its workers have left', 5), status
-        assert not elastic.digests(job.out())
+        assert job.last() == 5, 'somebody began it again'
 
 
 def test_a_job_whose_scripts_do_nothing_ends():
@@ -103,6 +105,34 @@ def test_a_job_whose_scripts_do_nothing_ends():
         assert [node.wait() for node in nodes] == [0, 0]
         kit.wait_until(lambda: job.status()['state'] == 'done', 'the job had ended')
         assert job.status()['why'] == 'all its workers have left'
+
+
+# ---- auto ----
+
+def test_in_auto_mode_trainers_that_join_late_are_never_started_again():
+    """What comes before mu_join() may take long, and others come meanwhile."""
+    model = elastic.trainer(40)
+    with kit.World() as world:
+        gate = os.path.join(world.dir, 'gate')
+        job = elastic.Training(world, model, '--silence', '1', mode='auto', nnodes='1:3', limit=0)
+        wrapped = elastic.Model('/bin/sh', 1000, 32, 40)
+        wrapped.args = ('-c', f'until [ -e {gate} ]; do sleep 0.05; done; exec "$0" "$@"', model.program, *model.args)
+        job.model = wrapped
+        job.start('a')
+        kit.wait_until(lambda: job.job.members() == ['a'], 'a had begun')
+        job.start('b')
+        kit.wait_until(lambda: job.job.members() == ['a', 'b'], 'they had begun together')
+        assert job.job.status()['mode'] == 'auto'
+        with open(gate, 'w', encoding='ascii'):
+            pass
+        job.made_by(2)
+        assert job.job.status()['mode'] == 'inprocess'
+        job.start('c')
+        job.made_by(3)
+        job.model = model
+        job.limit(elastic.NO_LIMIT)
+        job.ends_well()
+        assert [len(job.pids(name)) for name in 'abc'] == [1, 1, 1], 'one was started again'
 
 
 if __name__ == '__main__':

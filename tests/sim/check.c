@@ -72,6 +72,19 @@ static bool all_left(struct world *w)
     return last->members_n > 0;
 }
 
+bool check_grows(struct world *w, uint64_t from, uint64_t to)
+{
+    const struct era *a = era_of(w, from), *b = era_of(w, to);
+    uint32_t kept_n = 0;
+
+    for (uint32_t i = 0; i < a->members_n; i++) {
+        for (uint32_t k = 0; k < b->members_n; k++) {
+            kept_n += a->members[i] == b->members[k];
+        }
+    }
+    return kept_n == a->members_n && a->members_n > 0;
+}
+
 void check_deserted(struct world *w)
 {
     const struct era *last = era_of(w, w->check.active);

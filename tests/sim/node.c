@@ -1,5 +1,6 @@
 /* A machine: an agent, its connection, and the processes below it. */
 #include "sim/sim.h"
+#include "sim/trainer.h"
 
 #include <string.h>
 
@@ -15,6 +16,36 @@ struct node_effects {
 uint64_t machine_now_ms(const struct world *w, uint32_t m)
 {
     return (w->now_us + w->machines[m].skew_us) / US_PER_MS;
+}
+
+/* In every other seed of auto mode scripts take their time to show that they are ours. */
+static uint64_t attach_delay_us(const struct world *w, uint32_t worker)
+{
+    const struct trainer *t = trainer_at((struct world *)(uintptr_t)w, worker);
+
+    if (w->quiet || prng_mix(w->seed) % 2 == 0) {
+        return 0;
+    }
+    return prng_mix(w->seed ^ worker << 8 ^ t->life) % (1500 * US_PER_MS);
+}
+
+/* Nobody is stopped for a change that it can live through; nor for one that can wait, before it has
+ * had its time to show what it is. */
+static void check_stop(struct world *w, uint32_t m, uint32_t slot)
+{
+    const struct agent *a = &w->machines[m].agent;
+    const struct trainer *t = &w->machines[m].trainers[slot];
+
+    if (a->mode != MODE_AUTO || a->draining || a->over || !t->running) {
+        return;
+    }
+    if (!w->config.plain && a->slots[slot].attached) {
+        world_fail(w, "%s is one of ours, and is restarted", trace_worker(w, t->self));
+    } else if (w->config.plain && check_grows(w, t->in, a->held.number) &&
+               a->now_ms < a->slots[slot].started_ms + SILENT_MS) {
+        world_fail(w, "%s is restarted for generation %" PRIu64 ", which could have waited",
+                   trace_worker(w, t->self), a->held.number);
+    }
 }
 
 static void emit(struct agent_effects *base, const struct agent_effect *e)
@@ -46,6 +77,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         } else {
             trainer_start(w, worker, e->worker);
             node->trainers[e->slot].wants_attach = w->config.mode == MODE_AUTO;
+            node->trainers[e->slot].attach_us = w->now_us + attach_delay_us(w, worker);
         }
         break;
     case AGENT_LIFE:
@@ -55,6 +87,8 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         node->trainers[e->slot].wants_addr = true;
         break;
     case AGENT_STOP:
+        check_stop(w, fx->m, e->slot);
+        /* fall through */
     case AGENT_KILL:
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);
         break;
@@ -98,11 +132,19 @@ static void step_agent(struct world *w, uint32_t m, struct agent_event *e)
             next.u.report = &r;
             agent_event(&node->agent, &next, &fx.base);
         }
-        if (node->trainers[s].wants_attach) {
+        if (node->trainers[s].wants_attach && node->trainers[s].running &&
+            w->now_us >= node->trainers[s].attach_us) {
             node->trainers[s].wants_attach = false;
             next.kind = AGENT_ON_ATTACHED;
             agent_event(&node->agent, &next, &fx.base);
+            memset(&node->trainers[s].reported, 0, sizeof(struct report));
+            trainer_report(w, m * SLOTS_N + s);
         }
+    }
+    if (node->agent.mode != MODE_AUTO) {
+        node->known_run = node->agent.run;
+    } else if (node->known_run != 0 && node->known_run == node->agent.run) {
+        world_fail(w, "the agent of %s does not know the mode any more", node->name);
     }
     if (node->leaves && node->alive) {
         trace(w, node->name, "leaves, exit code %d", node->exit_code);
@@ -173,6 +215,7 @@ void machine_start(struct world *w, uint32_t m)
                                   .members_max = WORKERS_N,
                                   .exit_timeout_ms = 10000,
                                   .hung_ms = 1, /* as soon as may be */
+                                  .silent_ms = SILENT_MS,
                                   .hello = {.job = "job",
                                             .incarnation = prng_u64(&w->prng) | 1,
                                             .host = 1 + m / 2,
@@ -198,6 +241,7 @@ void machine_start(struct world *w, uint32_t m)
     node->conn = 0;
     node->stopped_until_us = 0;
     node->slots = w->config.slots;
+    node->known_run = 0;
     for (uint32_t s = 0; s < node->slots; s++) {
         node->trainers[s].wants_addr = w->config.mode != MODE_INPROCESS;
     }
@@ -295,7 +339,7 @@ static void on_worker(struct world *w, uint32_t m, struct sim_event *f)
     struct wire_header h;
     union wire_any msg;
 
-    if (f->b != t->life || f->from != t->self || !net_decode(w, f, &h, &msg)) {
+    if (f->b != t->life || f->from != t->self || t->wants_attach || !net_decode(w, f, &h, &msg)) {
         return;
     }
     if (h.type == WIRE_REPORT) {

@@ -46,6 +46,7 @@
 #define US_PER_MS 1000u
 #define LEASE_MS 1000u
 #define ORPHAN_MS 3000u
+#define SILENT_MS 600u
 #define FOREVER_US (UINT64_C(1) << 43)
 
 /* ---- the toy model ---- */
@@ -162,6 +163,7 @@ struct trainer {
     struct member known_members[WORKERS_N];
     /* A script that knows nothing of muster, instead of all that. */
     bool plain, wants_addr, wants_attach, together;
+    uint64_t attach_us;
     uint64_t in;      /* the generation it was started for */
     uint64_t done_in; /* the last in which it ended well */
     uint64_t work_end_us;
@@ -181,6 +183,7 @@ struct machine {
     uint32_t conn_tries;
     uint64_t up_us, down_us; /* order on the connection */
     struct agent agent;
+    uint32_t known_run; /* … in which its agent knows the job's mode; 0: it does not */
     struct trainer trainers[SLOTS_N];
 };
 
@@ -554,6 +557,8 @@ void check_finish(struct world *w, uint32_t worker);
 void check_forget(struct world *w, uint32_t worker);
 void check_restart(struct world *w);
 void check_after(struct world *w);
+/* Does a generation keep all members of another? */
+bool check_grows(struct world *w, uint64_t from, uint64_t to);
 void check_deserted(struct world *w); /* the job ends because all have left */
 bool check_done(const struct world *w);
 uint64_t check_stopped_us(const struct world *w); /* until when somebody is, or was */

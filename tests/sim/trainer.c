@@ -466,8 +466,8 @@ void trainer_leave(struct world *w, uint32_t worker)
                        .step = step_committed(&t->step)};
     struct sim_event *e;
 
-    if (!t->running || t->plain || !node->alive || phase_of(t) == PHASE_FINISHED ||
-        step_phase(&t->step) == STEP_PARKED) {
+    if (!t->running || t->plain || t->wants_attach || !node->alive ||
+        phase_of(t) == PHASE_FINISHED || step_phase(&t->step) == STEP_PARKED) {
         return;
     }
     trace(w, trace_worker(w, t->self), "leaves");

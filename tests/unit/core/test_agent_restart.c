@@ -318,20 +318,38 @@ static void undecided_nothing_is_entered(void **state)
     assert_int_equal(reported[0].entered, 0);
 }
 
-static void scripts_that_do_not_connect_in_time_decide_for_restart(void **state)
+static void scripts_that_say_nothing_for_long_decide_nothing_but_may_be_restarted(void **state)
+{
+    up_as(MODE_AUTO);
+    agent.config.silent_ms = 6000;
+    generation(4);
+    pass(5000, false);
+    assert_int_equal(flags, 0);
+    pass(2000, false);
+    assert_int_equal(flags, NODE_SILENT);
+    generation(5);
+    assert_int_equal(said("stop 0"), 1);
+    pass(1000, false);
+    assert_int_equal(flags, 0); /* Until it runs again, and has had its time. */
+    EXIT(143);
+    pass(5000, false);
+    assert_int_equal(flags, 0);
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(flags, NODE_INPROCESS);
+}
+
+static void a_script_that_has_connected_is_not_restarted_though_nothing_is_decided(void **state)
 {
     up_as(MODE_AUTO);
     generation(4);
-    pass(9900, false);
-    assert_int_equal(flags, 0);
-    pass(200, false);
-    assert_int_equal(flags, NODE_RESTART);
-    mode = MODE_RESTART;
-    ack(0, 0, 0, 0);
-    assert_int_equal(reported[0].entered, 4);
-    assert_int_equal(reported[0].phase, PHASE_IN);
-    pass(1000, false);
-    assert_int_equal(flags, 0); /* Said and done. */
+    STEP(.kind = AGENT_ON_ATTACHED);
+    forget();
+    generation(5);
+    assert_int_equal(said("stop"), 0);
+    assert_int_equal(said("tell 0 generation 5"), 1);
+    EXIT(0); /* It has left. */
+    assert_int_equal(reported[0].phase, PHASE_EXITED);
+    assert_int_equal(flags & NODE_RESTART, 0);
 }
 
 static void a_script_that_connects_decides_for_in_process(void **state)
@@ -382,7 +400,7 @@ static void a_script_that_fails_decides_nothing(void **state)
     up_as(MODE_AUTO);
     generation(4);
     EXIT(1);
-    assert_int_equal(flags, 0);
+    assert_int_equal(flags & (NODE_RESTART | NODE_INPROCESS), 0);
     ack(0, reported_seq, 0, 0);
     assert_int_equal(reported[0].phase, PHASE_WARM);
 }
@@ -492,7 +510,8 @@ int main(void)
         AGENT_CASE(a_node_that_was_forgotten_stops_its_script_and_waits_anew),
         AGENT_CASE(the_orchestrator_s_absence_disturbs_no_script),
         AGENT_CASE(undecided_nothing_is_entered),
-        AGENT_CASE(scripts_that_do_not_connect_in_time_decide_for_restart),
+        AGENT_CASE(scripts_that_say_nothing_for_long_decide_nothing_but_may_be_restarted),
+        AGENT_CASE(a_script_that_has_connected_is_not_restarted_though_nothing_is_decided),
         AGENT_CASE(a_script_that_connects_decides_for_in_process),
         AGENT_CASE(a_late_word_of_an_undecided_mode_changes_nothing),
         AGENT_CASE(a_short_script_that_ends_well_decides_for_restart),
