@@ -207,6 +207,7 @@ struct difference {
 struct saves {
     _Atomic bool wanted; /* somebody wants the next one to be */
     uint64_t ms;         /* when it was last thought of */
+    bool unkept; /* the newest state is not in memory, as it should be; under the run's lock */
 };
 
 struct train {
@@ -325,6 +326,8 @@ struct ckpt_mark train_mark(const struct train *t, uint64_t step);
 void train_save(struct train *t, const struct step_todo *todo);
 /* From a saver's thread: there is a checkpoint of this step, which outlives the run. */
 void train_saved(struct train *t, uint64_t step);
+/* In memory the newest state is not kept, or is again; true: it was not so before. */
+bool train_unkept(struct train *t, bool unkept);
 /* Tells core/step what the savers' threads have done. */
 void train_save_news(struct train *t);
 /* STEP_SAVED and STEP_UNSAVED are carried out. */
