@@ -22,6 +22,7 @@ static const struct column columns[] = {
     {"ROLE", "role", false, false},
     {"STATE", "state", false, false},
     {"STEP", "step", true, true},
+    {"IN MEMORY", "memory", false, false},
     {"ADDRESS", "address", false, false},
 };
 /* clang-format on */

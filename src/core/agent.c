@@ -371,7 +371,7 @@ static bool report_is_news(const struct report *old, const struct report *new)
 {
     return old->phase != new->phase || old->entered != new->entered ||
            old->checkpoint != new->checkpoint || old->fault != new->fault ||
-           old->reached != new->reached || apart_is_news(old, new) ||
+           old->reached != new->reached || old->unkept != new->unkept || apart_is_news(old, new) ||
            strcmp(old->addr, new->addr) != 0;
 }
 

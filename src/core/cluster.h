@@ -275,6 +275,7 @@ struct slot_look {
     uint32_t exit_code;
     const char *addr; /* as the published generation has it; of others, as they say */
     uint32_t port;    /* 0: none */
+    bool unkept;      /* it was to keep its newest state in memory, and could not */
 };
 
 /* A node whose record is durable. */

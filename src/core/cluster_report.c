@@ -89,6 +89,7 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
     w->entered = MAX(w->entered, r->entered);
     w->step = r->step;
     w->reached = r->reached;
+    w->unkept = r->unkept != 0;
     memcpy(w->addr, r->addr, sizeof(w->addr));
     if (w->port_used && w->port != r->port) {
         w->port_used = false;

@@ -43,6 +43,7 @@ struct worker {
     uint64_t agreed;
     char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
     uint32_t port;
+    bool unkept;                   /* as its report has it */
     bool port_used;                /* by the published generation: another is on its way */
     char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
     uint32_t named_port;

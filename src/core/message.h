@@ -103,6 +103,7 @@ struct report {
     uint64_t apart_in; /* the generation whose members these are … */
     uint32_t apart_n; /* … until one without the broken pairs is there, or they are whole again */
     struct apart apart[APART_MAX];
+    uint8_t unkept; /* it was to keep its newest state in memory, and could not */
 };
 
 /* ---- agent -> orchestrator ---- */

@@ -30,10 +30,11 @@ static json_t *member(struct build *b, const struct node_look *n, uint32_t slot)
     char worker[40];
 
     words_worker(s->member, worker, sizeof(worker));
-    return json_pack("{s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:o*}", "rank", (int)b->rank++,
+    return json_pack("{s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:o*, s:s*}", "rank", (int)b->rank++,
                      "worker", worker, "node", n->name, "slot", (int)slot, "role",
                      words_role(n->role), "state", words_slot(n, s), "address", s->addr, "step",
-                     (json_int_t)s->step, "exit_code", code);
+                     (json_int_t)s->step, "exit_code", code, "memory",
+                     s->unkept ? "not kept" : NULL);
 }
 
 static json_t *waiting(const struct node_look *n)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #define AREA "checkpoint"
 #define HEAL_KEEP 2 /* the state of the newest has yet to be compared when it is there */
@@ -27,6 +28,52 @@ void train_saved(struct train *t, uint64_t step)
     t->told.saves++;
     told_again(run);
     pthread_mutex_unlock(&run->lock);
+}
+
+bool train_unkept(struct train *t, bool unkept)
+{
+    struct mu_run *run = t->crew.run;
+    bool was;
+
+    pthread_mutex_lock(&run->lock);
+    was = t->unkept;
+    t->unkept = unkept;
+    if (was != unkept) {
+        told_again(run);
+    }
+    pthread_mutex_unlock(&run->lock);
+    return was != unkept;
+}
+
+/* What parts by calls will have is not known yet. */
+static uint64_t known_bytes(const struct train *t)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < t->what.state.n; i++) {
+        bytes += t->what.state.parts[i].save == NULL ? t->what.state.parts[i].bytes : 0;
+    }
+    return bytes;
+}
+
+/* Said by one worker of each node, before it trains. */
+static void check_room(const struct train *t, const struct saver *s)
+{
+    const double state_mb = (double)known_bytes(t) / 1e6;
+    struct statvfs fs;
+
+    if (!s->open || wid_slot(t->crew.run->life.worker) != 0 || statvfs(s->config.dir, &fs) != 0) {
+        return;
+    }
+    const double room_mb = (double)fs.f_blocks * (double)fs.f_frsize / 1e6;
+
+    if (room_mb < state_mb * (s->config.keep + 1)) {
+        log_warn(AREA,
+                 "--keep-in-memory: %s has %.1f MB, and %" PRIu32 " copies of the state take %.1f "
+                 "MB: not every step will be kept there, if any. Make /dev/shm larger (docker run "
+                 "--shm-size; in Kubernetes a volume in memory), and use --ckpt-dir, too",
+                 s->config.dir, room_mb, s->config.keep + 1, state_mb * (s->config.keep + 1));
+    }
 }
 
 /* Who has the same one shares the work. */
@@ -77,6 +124,7 @@ int train_save_open(struct train *t)
             strcpy(s->copy.parts[p].name, t->what.state.parts[p].name);
         }
     }
+    check_room(t, memory);
     return rc == MU_OK ? rc : run_fail(rc, "no memory for checkpoints");
 }
 
@@ -163,22 +211,18 @@ static bool find_share(struct share *h, uint64_t bytes)
     return true;
 }
 
-/* Memory for the first copy is made before it is needed: new pages cost more than copying does.
- * What parts by calls will have is not known yet. */
+/* Memory for the first copy is made before it is needed: new pages cost more than copying does. */
 static void make_room(const struct train *t, enum save_place place, struct saver *s)
 {
     const uint64_t generation = term_generation(step_term(&t->crew.step));
     struct share h;
-    uint64_t bytes = 0;
 
     if (!s->open || s->room_generation == generation) {
         return;
     }
     s->room_generation = generation;
-    for (uint32_t i = 0; i < t->what.state.n; i++) {
-        bytes += t->what.state.parts[i].save == NULL ? t->what.state.parts[i].bytes : 0;
-    }
-    if (step_writes(&t->crew.step, place, &h.writer, &h.writers_n) && find_share(&h, bytes)) {
+    if (step_writes(&t->crew.step, place, &h.writer, &h.writers_n) &&
+        find_share(&h, known_bytes(t))) {
         saver_prepare(s, h.hi - h.lo);
     }
 }

@@ -122,6 +122,19 @@ static int write_files(struct saver *s, bool shard, bool end, struct ckpt_why *w
     return rc;
 }
 
+/* In memory there is another one with each step: it is said when it begins. */
+static void say_failed(const struct saver *s, const char *why)
+{
+    const uint64_t step = s->copy.mark.step;
+
+    if (!s->config.memory) {
+        log_error(AREA, "step %" PRIu64 " is not saved: %s. What was saved before is kept", step,
+                  why);
+    } else if (train_unkept(s->t, true)) {
+        log_warn(AREA, "from step %" PRIu64 " on the state is not kept in memory: %s", step, why);
+    }
+}
+
 /* This worker's shard, the end of the checkpoint, or, if it is the only writer, both. */
 static void write_copy(struct saver *s, bool shard)
 {
@@ -131,9 +144,9 @@ static void write_copy(struct saver *s, bool shard)
     int rc = s->config.depot ? put_away(s, &why) : write_files(s, shard, whole, &why);
 
     if (rc != MU_OK && !atomic_load(&s->cancel)) {
-        log_write(s->config.memory ? LOG_INFO : LOG_ERROR, AREA,
-                  "step %" PRIu64 " is not saved: %s. What was saved before is kept", c->mark.step,
-                  why.text[0] != '\0' ? why.text : mu_strerror(rc));
+        say_failed(s, why.text[0] != '\0' ? why.text : mu_strerror(rc));
+    } else if (rc == MU_OK && s->config.memory) {
+        (void)train_unkept(s->t, false);
     }
     pthread_mutex_lock(&s->lock);
     s->news = rc != MU_OK ? SAVE_FAILED : whole ? SAVE_WHOLE : SAVE_DURABLE;

@@ -20,6 +20,7 @@ static void report(const struct train *t, struct report *r)
                : t->warm           ? PHASE_WARM
                                    : PHASE_WARMING;
     r->checkpoint = t->told.checkpoint;
+    r->unkept = t->unkept;
     if (r->fault == FAULT_STATES && !t->fault.told) {
         r->fault = FAULT_NONE;
         r->odd = 0;

@@ -218,8 +218,9 @@ struct train {
     struct result result;
     struct difference fault;
     struct saver savers[SAVES_N];
-    uint64_t save_ms;     /* when saving was last thought of */
-    FILE *audit;          /* NULL: none */
+    uint64_t save_ms; /* when saving was last thought of */
+    bool unkept;      /* the newest state is not in memory, as it should be; under the run's lock */
+    FILE *audit;      /* NULL: none */
     uint64_t before_step; /* the last that the caller was told of */
     uint64_t pause_us;    /* since when nothing gets on; 0: it does */
     uint64_t finished_ms; /* when it had done all steps; 0: it has not. Under the run's lock */
@@ -316,6 +317,8 @@ struct ckpt_mark train_mark(const struct train *t, uint64_t step);
 void train_save(struct train *t, const struct step_todo *todo);
 /* From a saver's thread: there is a checkpoint of this step, which outlives the run. */
 void train_saved(struct train *t, uint64_t step);
+/* In memory the newest state is not kept, or is again; true: it was not so before. */
+bool train_unkept(struct train *t, bool unkept);
 /* Tells core/step what the savers' threads have done. */
 void train_save_news(struct train *t);
 /* STEP_SAVED and STEP_UNSAVED are carried out. */

@@ -115,6 +115,26 @@ def test_jobs_of_one_orchestrator_leave_each_others_alone():
         assert not os.listdir(memory), os.listdir(memory)
 
 
+def test_where_there_is_no_room_it_is_said_at_the_start_and_in_the_status():
+    with kit.World() as world:
+        memory = mounts.small_disk(world, 'memory', '8m')
+        model = ckpt.large(1000)
+        job = Keeping(world, model, nnodes='1', limit=0)
+        job.start('a', before=mounts.over(memory, '/dev/shm'))
+        job.nodes['a'].wait_log('has 8.4 MB, and 3 copies of the state take 26.4 MB')
+        job.reach(5)
+        kit.wait_until(lambda: [m.get('memory') for m in job.job.status()['members']] == ['not kept'],
+                       'the status said so')
+        assert 'not kept' in job.orchestrator.say('status', job.job.name)
+        said = job.nodes['a'].log()
+        assert said.count('the state is not kept in memory') == 1, said
+        mounts.grow(memory, '64m')
+        job.step_until(lambda: not any('memory' in m for m in job.job.status()['members']), 'it was kept again')
+        job.orchestrator.say('shutdown', job.job.name)
+        job.limit(elastic.NO_LIMIT)
+        assert job.nodes['a'].wait() == 0
+
+
 # ---- wanted now ----
 
 def test_people_can_want_a_checkpoint():

@@ -32,6 +32,10 @@ def small_disk(world, name, size):
     return path
 
 
+def grow(disk, size):
+    subprocess.run(['mount', '-o', f'remount,size={size}', disk], check=True)
+
+
 def fill(disk):
     """To the last byte."""
     fd = os.open(os.path.join(disk, 'filler'), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

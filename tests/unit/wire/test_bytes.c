@@ -22,8 +22,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}, 0},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}, 0},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -353,8 +353,8 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
 static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0,    "",
-                             0, 1, FAULT_STATES, N4,  0, 0,  0, {{0}}};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0,     "",
+                             0, 1, FAULT_STATES, N4,  0, 0,  0, {{0}}, 0};
 static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1, 0, 0, 0, 0, {{0}}};
 static struct msg_ended left = {2, 41, 0, "", 1};
 static struct msg_event numbers = {
@@ -443,8 +443,8 @@ static void what_1_4_brought_has_these_bytes(void **state)
 
 /* ---- what 1.5 added ---- */
 
-static struct report agreed = {1, 2, PHASE_IN,     0,  7,  41, 40, 8,    "a:1",
-                               0, 0, FAULT_STATES, N4, 30, 0,  0,  {{0}}};
+static struct report agreed = {1, 2, PHASE_IN,     0,  7,  41, 40, 8,     "a:1",
+                               0, 0, FAULT_STATES, N4, 30, 0,  0,  {{0}}, 0};
 static struct msg_attach carrier = {3, 0xc00c1e, 4711, 1};
 static struct msg_depot put = {DEPOT_PUT, "j", 41, 2, 5, 8, {0xa1, 0xa2}, 3, 100, 3, data};
 static struct msg_depot_says says = {DEPOT_READ, MU_ENOENT, "no", 2, 5, 8, {0xa1}, 1, 3, data};
@@ -486,7 +486,7 @@ static void what_1_5_brought_has_these_bytes(void **state)
 /* ---- what 1.6 added ---- */
 
 static struct report apart = {
-    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}};
+    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}, 0};
 static const char apart_1_6[] =
     "4d535452010601007000000007000000000000000807060504030201a949de8b0100000002000000"
     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
@@ -582,6 +582,23 @@ static const char folders_1_7[] =
     "e41df00000000000210029000000000000000700000000000000002900000000000000ffffffffff"
     "ffffff";
 
+static struct report unkept = {1, 2, PHASE_IN,      0, 7,  41, 40, 8,     "a:1",
+                               0, 0, FAULT_UNSAVED, 0, 30, 0,  0,  {{0}}, 1};
+static const char unkept_1_7[] =
+    "4d53545201070100550000000700000000000000080706050403020109c5fe480100000002000000"
+    "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
+    "3a3100000000000300000000000000001e0000000000000000000000000000000000000001";
+
+static void a_report_of_1_7_says_that_nothing_is_kept(void **state)
+{
+    uint8_t bytes[1024];
+    union wire_any msg;
+
+    expect_as(7, WIRE_REPORT, &unkept, unkept_1_7);
+    decode(WIRE_REPORT, bytes, unhex(unkept_1_7, bytes), &msg);
+    assert_true(msg.report.unkept == 1 && msg.report.fault == FAULT_UNSAVED);
+}
+
 static void a_ready_of_1_7_says_where_it_saves(void **state)
 {
     uint8_t bytes[1024];
@@ -653,6 +670,7 @@ int main(void)
         cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
         cmocka_unit_test(what_1_7_added_has_these_bytes),
         cmocka_unit_test(a_ready_of_1_7_says_where_it_saves),
+        cmocka_unit_test(a_report_of_1_7_says_that_nothing_is_kept),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };
