@@ -113,9 +113,9 @@ struct report {
 #define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
 #define NODE_RESTART 4u   /* … or one has ended well that had not: they know nothing of muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
-#define NODE_SILENT 32u   /* … or nothing is known, and those that run may be restarted by now */
 #define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
 #define NODE_RERUN 32u    /* hello: another run, if the last one is over */
+#define NODE_SILENT 64u   /* auto: nothing is known, and scripts that run may be restarted by now */
 
 struct msg_hello {
     uint64_t store; /* id of the store that gave `node`; 0 if none did */
