@@ -488,13 +488,15 @@ static void end_try(struct step *s, enum save_place place, struct step_effects *
     }
 }
 
-/* It is for another to end: will that be? */
+/* It is for another to end: will that be? If this worker may have to save the state instead, it
+ * matters, too, that the other could not. */
 static void follow_try(struct step *s, enum save_place place, struct step_effects *fx)
 {
     const struct saving *v = &s->saves[place];
     const bool lost = !is_left(s, v, v->first);
+    const bool needed = is_needed(s, place) && v->step == s->committed;
 
-    if (lost || v->said[v->first] == SAVE_FAILED) {
+    if (lost || (needed && v->said[v->first] == SAVE_FAILED)) {
         give_up(s, place, lost, fx);
     }
 }
