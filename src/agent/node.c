@@ -369,6 +369,7 @@ static void close_parts(struct node *n)
     alone_close(n->alone);
     agent_close(&n->agent);
     node_name_close(&n->name);
+    ports_close(&n->ports);
 }
 
 static int run(struct node *n, char *error)

@@ -3,8 +3,10 @@
 #include "base/random.h"
 
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define LIKED_LO 20000
@@ -82,29 +84,49 @@ static bool is_free(uint16_t port)
            can_bind(AF_INET6, (const struct sockaddr *)&v6, sizeof(v6));
 }
 
-static bool was_given(const struct ports *p, uint16_t port)
+/* Until its worker binds it a port looks free to the other agents of this host, too: whoever holds
+ * the name has it. A descriptor; -1: somebody else has. */
+static int claim(uint16_t port)
 {
-    for (uint32_t i = 0; i < MIN(p->given_n, (uint32_t)PORTS_REMEMBERED); i++) {
-        if (p->given[i] == port) {
-            return true;
-        }
+    struct sockaddr_un at = {.sun_family = AF_UNIX}; /* The name begins with 0: it is no file. */
+    const int n = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "muster/port/%u", port);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&at,
+                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0) {
+        close(fd);
+        fd = -1;
     }
-    return false;
+    return fd;
 }
 
 int ports_pick(struct ports *p, uint16_t *port_out)
 {
-    uint32_t n = p->hi - p->lo + 1, start;
+    const uint32_t n = p->hi - p->lo + 1, at = p->given_n % PORTS_REMEMBERED;
+    uint32_t start;
 
     random_bytes(&start, sizeof(start));
     for (uint32_t i = 0; i < n; i++) {
         uint16_t port = (uint16_t)(p->lo + (start + i) % n);
+        int fd = is_free(port) ? claim(port) : -1;
 
-        if (!was_given(p, port) && is_free(port)) {
-            p->given[p->given_n++ % PORTS_REMEMBERED] = port;
+        if (fd >= 0) {
+            if (p->given_n >= PORTS_REMEMBERED) {
+                close(p->claims[at]);
+            }
+            p->claims[at] = fd;
+            p->given_n++;
             *port_out = port;
             return MU_OK;
         }
     }
     return MU_EBUSY;
+}
+
+void ports_close(struct ports *p)
+{
+    for (uint32_t i = 0; i < MIN(p->given_n, (uint32_t)PORTS_REMEMBERED); i++) {
+        close(p->claims[i]);
+    }
+    p->given_n = 0;
 }

@@ -10,17 +10,18 @@
 struct ports {
     uint32_t lo, hi; /* the range that is drawn from, both included */
     uint32_t given_n;
-    uint16_t given[PORTS_REMEMBERED]; /* the last ones, a ring */
+    int claims[PORTS_REMEMBERED]; /* on the last ones, a ring: descriptors */
 };
 
 /* Reads which ports are the kernel's own to give. */
 void ports_init(struct ports *p);
+void ports_close(struct ports *p);
 
 /* The widest part of 20,000–32,767, or else of 1,024–65,535, that is not in [first, last]. */
 void ports_range(uint32_t first, uint32_t last, uint32_t *lo_out, uint32_t *hi_out);
 
-/* A port that could be bound on all addresses just now, none of the last 64 given. MU_EBUSY: there
- * is none. */
+/* A port that could be bound on all addresses just now, and none of the last 64 that this agent, or
+ * another on this host, has given. MU_EBUSY: there is none. */
 int ports_pick(struct ports *p, uint16_t *port_out);
 
 #endif

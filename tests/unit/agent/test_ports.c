@@ -62,6 +62,23 @@ static void a_port_can_be_used_and_is_not_given_twice_in_a_row(void **state)
         assert_true(fd >= 0);
         close(fd);
     }
+    ports_close(&p);
+}
+
+/* Its worker may not have bound it yet. */
+static void what_one_agent_has_given_no_other_on_this_host_gives(void **state)
+{
+    struct ports mine, other;
+    uint16_t port;
+
+    ports_init(&mine);
+    assert_int_equal(ports_pick(&mine, &port), MU_OK);
+    ports_init(&other);
+    other.lo = other.hi = port;
+    assert_int_equal(ports_pick(&other, &port), MU_EBUSY);
+    ports_close(&mine);
+    assert_int_equal(ports_pick(&other, &port), MU_OK);
+    ports_close(&other);
 }
 
 /* A range of three, two of them taken: by whoever listens on one address of either family. */
@@ -91,6 +108,7 @@ static void a_port_in_use_is_not_given(void **state)
     assert_int_equal(ports_pick(&p, &port), MU_OK);
     assert_int_equal(port, p.lo);
     close(busy6);
+    ports_close(&p);
 }
 
 int main(void)
@@ -98,6 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_range_is_outside_of_what_the_kernel_gives),
         cmocka_unit_test(a_port_can_be_used_and_is_not_given_twice_in_a_row),
+        cmocka_unit_test(what_one_agent_has_given_no_other_on_this_host_gives),
         cmocka_unit_test(a_port_in_use_is_not_given),
     };
 
