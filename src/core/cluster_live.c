@@ -31,13 +31,14 @@ bool worker_left(const struct worker *w)
     return w->phase == PHASE_EXITED && w->exited == 1;
 }
 
-/* A slot whose worker has left is not missed. */
+/* A slot whose worker has left is not missed. Those of a node that is asked to leave go one by one,
+ * and not of their own will. */
 uint32_t node_staff(struct cluster *c, const struct node *n)
 {
     uint32_t staff_n = 0;
 
     for (uint32_t s = 0; s < n->slots; s++) {
-        staff_n += MUTATED(LEFT_IS_NOT_MISSED) || !worker_left(node_worker(c, n, s));
+        staff_n += MUTATED(LEFT_IS_NOT_MISSED) || n->draining || !worker_left(node_worker(c, n, s));
     }
     return staff_n;
 }

@@ -36,7 +36,7 @@ static uint32_t left_slots(const struct world *w, const struct member *m)
     uint32_t left_n = 0;
 
     for (uint32_t s = 0; s < w->config.slots; s++) {
-        left_n += wid_node(node->trainers[s].left) == wid_node(m->worker);
+        left_n += node->trainers[s].left != 0; /* Its agent says so under any number. */
     }
     return left_n;
 }

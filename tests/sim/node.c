@@ -244,6 +244,7 @@ void machine_start(struct world *w, uint32_t m)
     node->known_run = 0;
     for (uint32_t s = 0; s < node->slots; s++) {
         node->trainers[s].wants_addr = w->config.mode != MODE_INPROCESS;
+        node->trainers[s].left = 0;
     }
     trace(w, node->name, "starts");
     world_after(w, 100, SIM_CONNECT, m, node->life);

@@ -255,7 +255,8 @@ void save_done(struct world *w)
     const struct check *c = &w->check;
 
     if (w->config.checkpoint_every != 0 && !w->config.plain && !c->second_run && !c->failed &&
-        !c->stopped && c->head == w->config.steps_n && !c->files[w->config.steps_n].there) {
+        !c->stopped && !c->deserted && c->head == w->config.steps_n &&
+        !c->files[w->config.steps_n].there) {
         world_fail(w, "the job has ended, and its last state is not saved");
     }
 }
