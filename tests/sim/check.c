@@ -354,11 +354,24 @@ void check_forget(struct world *w, uint32_t worker)
     }
 }
 
+/* The end may have become durable, and the orchestrator died before it could say so. */
+static void note_end(struct world *w)
+{
+    struct job_look j;
+
+    if (cluster_look_job(w->orch.cluster, "job", &j) == MU_OK && j.view.ended) {
+        w->check.ended = true;
+        w->check.failed |= j.failed;
+        w->check.deserted |= strstr(j.why, "have left") != NULL;
+    }
+}
+
 /* What was published or called active survives the orchestrator. */
 void check_restart(struct world *w)
 {
     struct job_view v;
 
+    note_end(w);
     if (w->check.newest == 0 || w->failed || w->again.forgotten) {
         return;
     }
