@@ -56,7 +56,7 @@ void again_gone(struct world *w, const struct rec_gone *r)
 }
 
 /* Another run is handed out, because of a hello. */
-void again_run(struct world *w, uint32_t m)
+void again_run(struct world *w, uint32_t m, uint32_t run)
 {
     struct job_view v;
 
@@ -65,6 +65,9 @@ void again_run(struct world *w, uint32_t m)
         return;
     }
     mu_assert(cluster_job(w->orch.cluster, "job", &v) == MU_OK);
+    if (run == v.run) {
+        return; /* Its mode is known now. */
+    }
     if (!w->again.saw[m] && !has_failed(w)) {
         world_fail(w, "%s has not seen the end of run %u, and begins another", w->machines[m].name,
                    v.run);

@@ -58,7 +58,7 @@ static void append(struct world *w, const struct record *r)
     mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
     schedule_sync(w);
     if (r->kind == RECORD_JOB && o->hello_from != 0 && (r->u.job.run > 1 || w->again.forgotten)) {
-        again_run(w, o->hello_from - 1);
+        again_run(w, o->hello_from - 1, r->u.job.run);
     }
     if (o->crash_on == (int)r->kind) {
         o->crash_on = -1;

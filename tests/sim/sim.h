@@ -568,7 +568,7 @@ void again_draw(struct world *w);
 void again_saw(struct world *w, uint32_t m);
 bool again_over(const struct world *w, uint32_t m); /* for it: it is not to come back by chance */
 void again_gone(struct world *w, const struct rec_gone *r);
-void again_run(struct world *w, uint32_t m);
+void again_run(struct world *w, uint32_t m, uint32_t run);
 void again_done(struct world *w, uint32_t m);
 void again_start(struct world *w, uint32_t m);
 void again_late(struct world *w);
