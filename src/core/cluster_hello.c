@@ -357,12 +357,11 @@ int on_bye(struct cluster *c, const struct event *e, struct effects *fx)
 {
     const struct msg_bye *m = e->u.bye;
     struct node *n = node_by_conn(c, e->conn);
-    bool saw_end = m->ended != 0;
+    bool saw_end = n != NULL && m->ended != 0; /* A keeper does not know what its agent saw. */
 
     if (n == NULL && m->store == c->config.store) { /* A keeper's word for its agent. */
         n = node_by_number(c, m->node);
         n = n != NULL && n->incarnation == m->incarnation ? n : NULL;
-        saw_end = n != NULL && n->told;
         if (n != NULL && n->state == NODE_UP && !n->going) {
             say_note(fx, &(struct note){.kind = NOTE_LOST,
                                         .job = c->jobs[n->job].name,

@@ -152,12 +152,6 @@ void say_ended(const struct job *j, uint32_t conn, struct effects *fx)
     }
 }
 
-static void tell_ended(const struct job *j, struct node *n, struct effects *fx)
-{
-    n->told |= n->conn != 0;
-    say_ended(j, n->conn, fx);
-}
-
 /* Brings a node up to date. What was sent by its connection not long ago is still on its way. */
 void say_level(struct cluster *c, struct node *n, struct effects *fx)
 {
@@ -165,7 +159,7 @@ void say_level(struct cluster *c, struct node *n, struct effects *fx)
     bool sent = n->sent == j->number && c->now_ms < n->sent_ms + c->config.lease_ms / 4;
 
     if (j->ended) {
-        tell_ended(j, n, fx);
+        say_ended(j, n->conn, fx);
         return;
     }
     if (n->held < j->number && j->members_n > 0 && !sent) {
@@ -212,6 +206,6 @@ void publish_mode(struct cluster *c, struct job *j, struct effects *fx)
 void publish_ended(struct cluster *c, struct job *j, struct effects *fx)
 {
     EACH_NODE (c, j, n) {
-        tell_ended(j, n, fx);
+        say_ended(j, n->conn, fx);
     }
 }

@@ -89,7 +89,6 @@ struct node {
     bool draining;
     bool drained; /* … by a record, not by its own wish */
     bool heals;   /* it was started with --heal */
-    bool told;    /* … that the run has ended, by a connection of its own */
     bool saw_end; /* it has left, knowing that the run is over or ending */
     bool silent;  /* auto: its scripts may be restarted for a planned change */
     bool listed;

@@ -64,6 +64,13 @@ void take_apart(struct cluster *c, struct job *j, struct worker *w, const struct
     }
 }
 
+/* Members that have stopped commit nothing, so what broke between them stays broken by their word:
+ * it ends with their generation, when the job has given that up. */
+static bool was_given_up(const struct job *j, uint64_t generation)
+{
+    return job_heals(j) && generation <= j->heal.generation && !MUTATED(HEAL_ENDS_APART);
+}
+
 /* Of one that lives, and not of the past: a member of the active generation may not have said yet
  * how it stands there. Newcomers that had to back out of a generation count, too: the next one is
  * not to have the same pair. */
@@ -71,7 +78,7 @@ static bool counts(const struct job *j, const struct node *n, const struct worke
 {
     uint64_t oldest = MUTATED(APART_OUTLIVES_PLAN) ? j->number : j->active;
 
-    return w->apart_n > 0 && worker_lives(n, w, w->incarnation) &&
+    return w->apart_n > 0 && worker_lives(n, w, w->incarnation) && !was_given_up(j, w->apart_in) &&
            (w->apart_in >= oldest || w->active_inc != w->incarnation);
 }
 

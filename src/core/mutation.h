@@ -54,6 +54,7 @@
     X(HEAL_NEEDS_MOST, "a job heals though no more than half of its members are alike")            \
     X(HEAL_NEEDS_AGREED, "a job heals by a checkpoint of a state that not all members had")        \
     X(HEAL_FORGETS_NEWER, "after a job has healed a newer checkpoint of before counts")            \
+    X(HEAL_ENDS_APART, "a job that heals leaves out whom members that stopped could not reach")    \
     X(HEALS_END, "a job that differs each time goes back for ever")                                \
     X(SHARDS_BY_FOLDER, "those of one host share a state out though their folders differ")         \
     X(SAVED_BY_ALL, "a checkpoint is ended before every writer's shard is durable")                \

@@ -356,6 +356,22 @@ static void those_who_died_when_they_had_stopped_are_heard(void **state)
     assert_int_equal(job().checkpoint, 10);
 }
 
+/* Who has stopped commits nothing, so its word of a link that broke too often stays. */
+static void whom_those_that_stopped_could_not_reach_is_no_reason_to_wait(void **state)
+{
+    shape(3, 3);
+    trained("a b c", 10, 20);
+    hold();
+    diverge(25, 20);
+    suspect("a", "b");
+    sync_all();
+    pass(f.config.suspect_ms);
+    expect_generation("fresh", "a b c");
+    goes_on("a b c");
+    settle();
+    expect_active("fresh", "a b c");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +396,7 @@ int main(void)
         CASE(what_the_first_members_start_from_differs_and_nothing_heals_that),
         CASE(a_job_that_has_failed_is_written_again_after_a_failed_write),
         CASE(those_who_died_when_they_had_stopped_are_heard),
+        CASE(whom_those_that_stopped_could_not_reach_is_no_reason_to_wait),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
