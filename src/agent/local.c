@@ -164,8 +164,11 @@ static void attach(struct conn *c, struct local *l, const struct msg_attach *m)
         refuse(c, MU_ENOENT, "no worker of this agent is started in that slot");
     } else if (s->cookie != m->cookie) {
         refuse(c, MU_ESTALE, "its MUSTER_COOKIE is that of another start of its slot");
-    } else if (m->depot) {
+    } else if (m->why == ATTACH_DEPOT) {
         attach_line(c, l, m->slot);
+    } else if (m->why == ATTACH_LOADED) {
+        conn_close(c, 0);
+        l->handler->loaded(l->data, m->slot);
     } else if (s->conn != NULL) {
         refuse(c, MU_EEXIST,
                "the worker of that slot is connected already; only one process of it can join");

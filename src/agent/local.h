@@ -16,6 +16,8 @@ struct local;
 struct local_handler {
     /* The process of `slot` is there; local_say() works from now on. */
     void (*attached)(void *data, uint32_t slot, uint32_t pid);
+    /* It has loaded libmuster and will join. */
+    void (*loaded)(void *data, uint32_t slot);
     /* REPORT, BEAT, FORGET, SYNC or CONFIG. What they say of slot and worker is the peer's
      * word: `slot` is right. Borrowed for the call. */
     void (*frame)(void *data, uint32_t slot, const struct wire_header *h,

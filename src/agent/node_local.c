@@ -11,6 +11,11 @@ static void attached(void *data, uint32_t slot, uint32_t pid)
     node_event(n, &e);
 }
 
+static void loaded(void *data, uint32_t slot)
+{
+    node_event(data, &(struct agent_event){.kind = AGENT_ON_LOADED, .slot = slot});
+}
+
 static void detached(void *data, uint32_t slot)
 {
     struct node *n = data;
@@ -68,4 +73,4 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
 }
 
 const struct local_handler node_local_handler = {
-    .attached = attached, .frame = frame, .detached = detached};
+    .attached = attached, .loaded = loaded, .frame = frame, .detached = detached};

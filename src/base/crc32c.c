@@ -59,7 +59,8 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, con
 
 static uint32_t (*best)(uint32_t crc, const void *data, size_t n) = crc32c_portable;
 
-__attribute__((constructor)) static void prepare(void)
+/* Before all that speak while they are loaded (run/join.c). */
+__attribute__((constructor(101))) static void prepare(void)
 {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t crc = b;

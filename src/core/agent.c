@@ -320,6 +320,7 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
             fx->emit(fx, &(struct agent_effect){
                              .kind = AGENT_TELL_GENERATION, .slot = i, .u.generation = &a->held});
         }
+        slot_place(a, i, fx);
         slot_follow(a, i, fx);
         slot_offer(a, i, fx);
     }
@@ -393,7 +394,7 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
     }
     s->beat_ms = a->now_ms;
     s->lost = false;
-    s->attached = true;
+    s->attached = s->ours = true;
     if (e->kind == AGENT_ON_FORGET) {
         if (a->draining || a->over) {
             slot_leave(a, e->slot, s->report.entered != 0, fx);
@@ -419,6 +420,7 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         } else {
             a->progress = true;
         }
+        slot_place(a, e->slot, fx);
     } else if (was_lost || finishes(s, e)) {
         s->report.phase = finishes(s, e) ? PHASE_FINISHED : s->report.phase;
         agent_changed(a, e->slot, fx);
@@ -433,13 +435,21 @@ static void on_attached(struct agent *a, uint32_t slot, struct agent_effects *fx
     if (slot_idle(s)) {
         return;
     }
-    s->attached = true;
+    s->attached = s->ours = true;
     s->beat_ms = a->now_ms;
     slot_tell(a, slot, fx);
     if (!a->attached) {
         a->attached = true;
         agent_renew(a, fx);
     }
+}
+
+/* What it needs before it joins may take long, and is not to be done twice. */
+static void on_loaded(struct agent *a, uint32_t slot)
+{
+    struct slot *s = &a->slots[slot];
+
+    s->ours |= s->state == SLOT_RUNNING && !MUTATED(OURS_IS_KEPT);
 }
 
 /* For the next generation: it is no news by itself unless somebody waits for it. */
@@ -548,6 +558,9 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
         break;
     case AGENT_ON_ADDR:
         on_addr(a, e, fx);
+        break;
+    case AGENT_ON_LOADED:
+        on_loaded(a, e->slot);
         break;
     case AGENT_ON_ATTACHED:
         on_attached(a, e->slot, fx);

@@ -47,6 +47,7 @@ struct slot {
     struct report report; /* as the worker last said; incarnation is its life */
     uint64_t beat_ms;
     bool attached; /* it has said something over its agent's socket */
+    bool ours;     /* it has, or has loaded libmuster and will */
     bool lost;
     bool leave;        /* do not start it again */
     bool left;         /* it was in a generation and has left that: it may take its time to end */
@@ -150,6 +151,7 @@ enum agent_event_kind {
     AGENT_ON_ENDED,
     AGENT_ON_ADDR,     /* u.report: addr and port of `slot` for the next generation; the first time
                         * before AGENT_ON_CONNECTED, then after each start and when wanted */
+    AGENT_ON_LOADED,   /* the process of `slot` has loaded libmuster, and will join */
     AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
     AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
     AGENT_ON_BEAT,     /* `slot` lives */

@@ -27,19 +27,25 @@ bool slot_idle(const struct slot *s)
 
 bool slot_by_generation(const struct agent *a, const struct slot *s)
 {
-    return a->mode == MODE_RESTART || (a->mode == MODE_AUTO && !s->attached);
+    return a->mode == MODE_RESTART || (a->mode == MODE_AUTO && !s->ours);
 }
 
-static bool in_held(const struct agent *a, uint32_t slot)
+/* What the generation that we hold says of it; NULL: nothing. */
+static const struct member *held_member(const struct agent *a, uint32_t slot)
 {
     wid self = slot_wid(a, slot);
 
     for (uint32_t i = 0; a->held.number != 0 && i < a->held.members_n; i++) {
         if (a->held.members[i].worker == self) {
-            return true;
+            return &a->held.members[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool in_held(const struct agent *a, uint32_t slot)
+{
+    return held_member(a, slot) != NULL;
 }
 
 struct report slot_report(const struct agent *a, uint32_t slot)
@@ -115,7 +121,7 @@ static void start(struct agent *a, uint32_t slot, const struct generation *in,
     s->state = SLOT_RUNNING;
     s->started = in != NULL ? in->number : 0;
     s->started_ms = s->beat_ms = a->now_ms;
-    s->attached = s->failed = false;
+    s->attached = s->ours = s->failed = false;
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_START,
                                         .slot = slot,
                                         .worker = slot_wid(a, slot),
@@ -208,6 +214,17 @@ void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx)
     slot_follow(a, slot, fx);
 }
 
+void slot_place(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    const struct slot *s = &a->slots[slot];
+    const struct member *m = held_member(a, slot);
+
+    if (m != NULL && a->mode != MODE_RESTART && s->state == SLOT_RUNNING &&
+        s->report.addr[0] != '\0' && strcmp(m->addr, s->report.addr) != 0) {
+        slot_renew_life(a, slot, fx);
+    }
+}
+
 /* ---- stopping ---- */
 
 void slot_stop(struct agent *a, uint32_t slot, struct agent_effects *fx)
@@ -285,12 +302,13 @@ static void on_success(struct agent *a, struct slot *s, struct agent_effects *fx
 void slot_exited(struct agent *a, uint32_t slot, uint32_t code, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
-    bool finished = slot_by_generation(a, s) || s->report.phase == PHASE_FINISHED;
+    bool unknown = a->mode == MODE_AUTO && !s->attached; /* though it may have loaded libmuster */
+    bool finished = unknown || slot_by_generation(a, s) || s->report.phase == PHASE_FINISHED;
 
     if (slot_idle(s)) {
         return;
     }
-    s->attached = s->lost = false;
+    s->attached = s->ours = s->lost = false;
     if (s->state == SLOT_RESTARTING && !a->draining && !a->over) {
         go_on(a, slot, fx);
         return;
@@ -334,6 +352,9 @@ void slots_mode(struct agent *a, uint8_t mode, struct agent_effects *fx)
         }
         if (s->state != SLOT_EMPTY) {
             agent_changed(a, i, fx);
+        }
+        if (mode == MODE_RESTART && s->ours) {
+            slot_follow(a, i, fx); /* It was let alone so far. */
         }
     }
 }
@@ -393,7 +414,7 @@ bool slots_silent(const struct agent *a)
         const uint64_t due_ms = s->started_ms + wait_ms;
 
         if (s->state == SLOT_RESTARTING ||
-            (s->state == SLOT_RUNNING && (s->attached || due_ms > a->now_ms))) {
+            (s->state == SLOT_RUNNING && (s->ours || due_ms > a->now_ms))) {
             return false;
         }
     }

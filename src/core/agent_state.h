@@ -32,6 +32,10 @@ void slot_begin(struct agent *a, uint32_t slot, struct agent_effects *fx);
 /* It goes on as a newcomer: what it held does not count any more. */
 void slot_renew_life(struct agent *a, uint32_t slot, struct agent_effects *fx);
 
+/* A generation that was made before this worker said where it is may name another place, and nobody
+ * would find it there: then it goes on as a newcomer. */
+void slot_place(struct agent *a, uint32_t slot, struct agent_effects *fx);
+
 /* A newer generation is held. */
 void slot_follow(struct agent *a, uint32_t slot, struct agent_effects *fx);
 

@@ -240,12 +240,19 @@ struct msg_ended {
 
 /* ---- agent <-> its workers (unix socket) ---- */
 
+enum attach_why {
+    ATTACH_JOINS,  /* the worker itself: one per slot */
+    ATTACH_DEPOT,  /* only to talk to the orchestrator's depot: a connection of its own */
+    ATTACH_LOADED, /* it has loaded libmuster, and will join; nothing follows */
+    ATTACH_N
+};
+
 /* A worker's first frame: which start of which slot it is, by its environment. */
 struct msg_attach {
     uint32_t slot;
     uint64_t cookie; /* random, one per start */
     uint32_t pid;
-    uint8_t depot; /* only to talk to the orchestrator's depot: a connection of its own */
+    uint8_t why; /* enum attach_why */
 };
 
 /* The agent's answer, and again whenever the worker goes on as another. */

@@ -42,6 +42,7 @@
     X(UNDECIDED_ENTERS_NOTHING, "workers enter before their agent knows the job's mode")           \
     X(MODE_STAYS, "a late word of an undecided mode is believed")                                  \
     X(SILENCE_IS_AWAITED, "scripts that may still connect are restarted for a planned change")     \
+    X(OURS_IS_KEPT, "a script that has loaded libmuster is restarted before it can join")          \
     X(STOP_BEFORE_START, "a script is started before the one before it has ended")                 \
     X(HEARS_ITS_OWN, "a script that is to end with its generation takes part in the next")         \
     X(LEFT_IS_NOT_MISSED, "a node is waited for because a worker of it has left")                  \

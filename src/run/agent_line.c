@@ -25,7 +25,7 @@ void agent_line_close(struct agent_line *l)
     intake_close(&l->in);
 }
 
-int agent_line_dial(struct agent_line *l, uint64_t wait_ms, bool depot)
+int agent_line_dial(struct agent_line *l, uint64_t wait_ms, enum attach_why why)
 {
     const uint64_t ms = MAX(MIN(wait_ms, (uint64_t)INT32_MAX), 1);
     const struct timeval wait = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000};
@@ -51,7 +51,7 @@ int agent_line_dial(struct agent_line *l, uint64_t wait_ms, bool depot)
         return run_fail(MU_EPEER, "no agent answers at %s (MUSTER_SOCKET): %s", l->place->socket,
                         strerror(errno));
     }
-    attach.depot = depot;
+    attach.why = (uint8_t)why;
     rc = agent_line_say(l, WIRE_ATTACH, &attach, 0);
     return rc == MU_OK ? rc : run_fail(rc, "out of memory for a line to the agent");
 }

@@ -31,7 +31,7 @@ void agent_line_close(struct agent_line *l);
 /* Connects, and queues the first frame. wait_ms: how long an agent may take to accept, and later to
  * read. MU_ELIMIT: there is no socket; MU_ETIMEDOUT: it does not accept; MU_EPEER, MU_ENOMEM. Says
  * why. */
-int agent_line_dial(struct agent_line *l, uint64_t wait_ms, bool depot);
+int agent_line_dial(struct agent_line *l, uint64_t wait_ms, enum attach_why why);
 
 /* Queues a frame. MU_EINVAL: it can't be encoded; MU_ENOMEM. */
 int agent_line_say(struct agent_line *l, enum wire_type type, const void *msg, uint64_t request);

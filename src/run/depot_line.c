@@ -93,7 +93,7 @@ static int dial(void *arg, struct ckpt_why *why)
     int rc;
 
     agent_line_close(l);
-    rc = agent_line_dial(l, STUCK_MS, true);
+    rc = agent_line_dial(l, STUCK_MS, ATTACH_DEPOT);
     if (rc != MU_OK) {
         rc = ckpt_say(why, rc == MU_ENOMEM ? rc : MU_EIO, "%s", mu_error());
     } else if (agent_line_send(l, 0) != MU_OK) {

@@ -12,7 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { JOIN_MS = 10000, LEAVE_MS = 5000 };
+enum { JOIN_MS = 10000, LEAVE_MS = 5000, LOADED_MS = 1000 };
 
 static atomic_int joined_pid; /* of the process that has a run; 0 */
 
@@ -67,6 +67,21 @@ static int find_place(struct agent_place *p)
             .slot = (uint32_t)slot, .cookie = cookie, .pid = (uint32_t)getpid()};
     }
     return rc;
+}
+
+/* As soon as the library is loaded the agent is told that this script is one of ours, though it may
+ * be long before it joins. Whatever goes wrong is said by mu_join(). */
+__attribute__((constructor)) static void say_loaded(void)
+{
+    struct agent_place place = {0};
+    struct agent_line line;
+
+    agent_line_init(&line, &place);
+    if (find_place(&place) == MU_OK && place.socket[0] != '\0' &&
+        agent_line_dial(&line, LOADED_MS, ATTACH_LOADED) == MU_OK) {
+        (void)agent_line_send(&line, 0);
+    }
+    agent_line_close(&line);
 }
 
 /* ---- making and unmaking ---- */
@@ -176,7 +191,7 @@ static int join_agent(struct mu_run *run, uint64_t due_ms)
     int rc;
 
     run->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, run_left_ms(due_ms), false)
+    rc = run->wake_fd >= 0 ? agent_line_dial(&run->line, run_left_ms(due_ms), ATTACH_JOINS)
                            : run_fail(MU_ELIMIT, "can't make a socket: %s", strerror(errno));
     if (rc == MU_OK) {
         rc = control_start(run);

@@ -4,6 +4,8 @@
 usage: begin_test.py MUSTER [CASE…]
 """
 import os
+import sys
+import time
 
 import elastic
 import kit
@@ -133,6 +135,45 @@ def test_in_auto_mode_trainers_that_join_late_are_never_started_again():
         job.limit(elastic.NO_LIMIT)
         job.ends_well()
         assert [len(job.pids(name)) for name in 'abc'] == [1, 1, 1], 'one was started again'
+
+
+LIBRARY = os.path.join(os.path.dirname(kit.MUSTER), 'src', 'train', 'libmuster.so')
+LOADS = """
+import ctypes, os, sys, time
+library, gate, *trainer = sys.argv[1:]
+ctypes.CDLL(library)
+print(f"pid={os.getpid()}", flush=True)
+while not os.path.exists(gate):
+    time.sleep(0.05)
+os.execv(trainer[0], trainer)
+"""
+
+
+def test_a_script_that_has_loaded_libmuster_is_not_started_again_before_it_joins():
+    """Neither for a loss nor, though it has long been silent, for one that comes."""
+    model = elastic.trainer(40)
+    with kit.World() as world:
+        gate = os.path.join(world.dir, 'gate')
+        job = elastic.Training(world, model, '--silence', '1', mode='auto', nnodes='1:3', limit=0)
+        job.model = elastic.Model(sys.executable, 1000, 32, 40)
+        job.model.args = ('-c', LOADS, LIBRARY, gate, model.program, *model.args)
+        for name in 'ab':
+            job.start(name)
+        kit.wait_until(lambda: job.job.members() == ['a', 'b'], 'they had begun together')
+        kit.wait_until(lambda: job.pids('a') and job.pids('b'), 'both had loaded the library')
+        job.kill('b')
+        job.nodes.pop('b')
+        kit.wait_until(lambda: job.job.members() == ['a'], 'b was missed')
+        job.start('c')
+        time.sleep(2)  # c may wait for ever for a's silence: that it is not broken is shown by the pids.
+        assert job.job.status()['mode'] == 'auto'
+        with open(gate, 'w', encoding='ascii'):
+            pass
+        job.made_by(2)
+        job.model = model
+        job.limit(elastic.NO_LIMIT)
+        job.ends_well()
+        assert [len(set(job.pids(name))) for name in 'ac'] == [1, 1], 'one was started again'
 
 
 if __name__ == '__main__':

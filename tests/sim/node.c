@@ -29,6 +29,19 @@ static uint64_t attach_delay_us(const struct world *w, uint32_t worker)
     return prng_mix(w->seed ^ worker << 8 ^ t->life) % (1500 * US_PER_MS);
 }
 
+/* Those that load libmuster at once say so long before they join; the others when they do. */
+static void plan_attach(struct world *w, uint32_t worker)
+{
+    struct trainer *t = trainer_at(w, worker);
+    const uint64_t delay_us = attach_delay_us(w, worker);
+
+    t->wants_attach = w->config.mode == MODE_AUTO;
+    t->attach_us = w->now_us + delay_us;
+    t->wants_ours = t->wants_attach && prng_mix(w->seed ^ ~(uint64_t)worker) % 4 != 0;
+    t->ours_us = w->now_us + delay_us / 16;
+    t->ours = false;
+}
+
 /* Nobody is stopped for a change that it can live through; nor for one that can wait, before it has
  * had its time to show what it is. */
 static void check_stop(struct world *w, uint32_t m, uint32_t slot)
@@ -39,7 +52,7 @@ static void check_stop(struct world *w, uint32_t m, uint32_t slot)
     if (a->mode != MODE_AUTO || a->draining || a->over || !t->running) {
         return;
     }
-    if (!w->config.plain && a->slots[slot].attached) {
+    if (!w->config.plain && (t->ours || a->slots[slot].attached)) {
         world_fail(w, "%s is one of ours, and is restarted", trace_worker(w, t->self));
     } else if (w->config.plain && check_grows(w, t->in, a->held.number) &&
                a->now_ms < a->slots[slot].started_ms + SILENT_MS) {
@@ -76,8 +89,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
             program_start(w, worker, e->worker, e->u.generation);
         } else {
             trainer_start(w, worker, e->worker);
-            node->trainers[e->slot].wants_attach = w->config.mode == MODE_AUTO;
-            node->trainers[e->slot].attach_us = w->now_us + attach_delay_us(w, worker);
+            plan_attach(w, worker);
         }
         break;
     case AGENT_LIFE:
@@ -130,6 +142,13 @@ static void step_agent(struct world *w, uint32_t m, struct agent_event *e)
             program_addr(w, m * SLOTS_N + s, &r);
             next.kind = AGENT_ON_ADDR;
             next.u.report = &r;
+            agent_event(&node->agent, &next, &fx.base);
+        }
+        if (node->trainers[s].wants_ours && node->trainers[s].running &&
+            w->now_us >= node->trainers[s].ours_us) {
+            node->trainers[s].wants_ours = false;
+            node->trainers[s].ours = node->agent.slots[s].state == SLOT_RUNNING;
+            next.kind = AGENT_ON_LOADED;
             agent_event(&node->agent, &next, &fx.base);
         }
         if (node->trainers[s].wants_attach && node->trainers[s].running &&

@@ -162,8 +162,8 @@ struct trainer {
     struct generation known; /* the newest it was told of */
     struct member known_members[WORKERS_N];
     /* A script that knows nothing of muster, instead of all that. */
-    bool plain, wants_addr, wants_attach, together;
-    uint64_t attach_us;
+    bool plain, wants_addr, wants_attach, wants_ours, ours, together;
+    uint64_t attach_us, ours_us;
     uint64_t in;      /* the generation it was started for */
     uint64_t done_in; /* the last in which it ended well */
     uint64_t work_end_us;

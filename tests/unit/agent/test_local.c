@@ -24,7 +24,7 @@ struct kit {
     uv_loop_t loop;
     struct local *l;
     char runtime[32]; /* XDG_RUNTIME_DIR */
-    uint32_t attached_n, detached_n, frames_n;
+    uint32_t attached_n, loaded_n, detached_n, frames_n;
     uint32_t slot, pid;
     uint16_t type;
     union wire_any msg;
@@ -41,6 +41,14 @@ static void on_attached(void *data, uint32_t slot, uint32_t pid)
     k->attached_n++;
     k->slot = slot;
     k->pid = pid;
+}
+
+static void on_loaded(void *data, uint32_t slot)
+{
+    struct kit *k = data;
+
+    assert_in_range(slot, 0, SLOTS_MAX - 1);
+    k->loaded_n++;
 }
 
 static void on_frame(void *data, uint32_t slot, const struct wire_header *h,
@@ -70,7 +78,7 @@ static void on_detached(void *data, uint32_t slot)
 }
 
 static const struct local_handler handler = {
-    .attached = on_attached, .frame = on_frame, .detached = on_detached};
+    .attached = on_attached, .loaded = on_loaded, .frame = on_frame, .detached = on_detached};
 
 static void open_local(struct kit *k)
 {
@@ -300,6 +308,38 @@ static void the_last_words_come_before_the_end(void **state)
     close(fd);
     wait_for(&k, &k.detached_n, 1);
     assert_int_equal(k.frames_n, 50);
+    close_kit(&k);
+}
+
+/* It says so and is gone; before it joins, after that, and as often as it likes. */
+static void who_has_loaded_libmuster_takes_no_seat(void **state)
+{
+    struct msg_attach m = {.slot = 0, .cookie = COOKIE, .why = ATTACH_LOADED};
+    union wire_any msg;
+    struct kit k;
+    int fd, joined;
+
+    open_kit(&k);
+    local_expect(k.l, 0, COOKIE);
+    fd = dial(&k);
+    say(fd, WIRE_ATTACH, &m);
+    close(fd);
+    wait_for(&k, &k.loaded_n, 1);
+    assert_false(local_is_attached(k.l, 0));
+    joined = attach(&k, 0, COOKIE);
+    fd = dial(&k);
+    say(fd, WIRE_ATTACH, &m);
+    wait_for(&k, &k.loaded_n, 2);
+    assert_int_equal(hear(&k, fd, &msg), 0);
+    close(fd);
+    m.cookie++;
+    fd = dial(&k);
+    say(fd, WIRE_ATTACH, &m);
+    assert_refused(&k, fd, MU_ESTALE);
+    assert_true(local_is_attached(k.l, 0));
+    assert_int_equal(k.loaded_n, 2);
+    assert_int_equal(k.detached_n, 0);
+    close(joined);
     close_kit(&k);
 }
 
@@ -678,6 +718,7 @@ int main(void)
         cmocka_unit_test(a_worker_attaches_speaks_hears_and_goes),
         cmocka_unit_test(every_word_of_a_worker_is_passed_on),
         cmocka_unit_test(the_last_words_come_before_the_end),
+        cmocka_unit_test(who_has_loaded_libmuster_takes_no_seat),
         cmocka_unit_test(all_slots_attach_at_once),
         cmocka_unit_test(who_is_not_expected_is_refused),
         cmocka_unit_test(the_second_of_a_slot_is_refused_and_the_first_stays),

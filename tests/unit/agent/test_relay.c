@@ -109,8 +109,10 @@ static void say(struct bench *b, int fd, enum wire_type type, const void *msg, u
 
 static int attach(struct bench *b, uint64_t cookie, bool depot)
 {
-    struct msg_attach m = {
-        .slot = SLOT, .cookie = cookie, .pid = (uint32_t)getpid(), .depot = depot};
+    struct msg_attach m = {.slot = SLOT,
+                           .cookie = cookie,
+                           .pid = (uint32_t)getpid(),
+                           .why = depot ? ATTACH_DEPOT : ATTACH_JOINS};
     int fd = dial(b);
 
     say(b, fd, WIRE_ATTACH, &m, 0);
@@ -344,7 +346,7 @@ static void what_is_not_for_the_checkpoints_of_the_own_job_is_not_passed_on(void
     struct msg_depot other = {.op = DEPOT_LIST, .job = "another"}, all = {.op = DEPOT_LIST};
     struct msg_admin admin = {.verb = ADMIN_SHUTDOWN, .job = "job"};
     struct msg_beat beat = {.worker = 1};
-    struct msg_attach again = {.slot = SLOT, .cookie = COOKIE, .depot = 1};
+    struct msg_attach again = {.slot = SLOT, .cookie = COOKIE, .why = ATTACH_DEPOT};
     const struct {
         enum wire_type type;
         const void *msg;

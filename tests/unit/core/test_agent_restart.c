@@ -1,5 +1,8 @@
 /* Restart mode, and auto until it is decided: scripts that are started for each generation. */
+#include "core/agent_state.h"
 #include "unit/core/agent_kit.h"
+
+#include <string.h>
 
 #define OTHER wid_make(8, 0, 1)
 #define EXIT(status) STEP(.kind = AGENT_ON_EXIT, .code = (status))
@@ -352,6 +355,91 @@ static void a_script_that_has_connected_is_not_restarted_though_nothing_is_decid
     assert_int_equal(flags & NODE_RESTART, 0);
 }
 
+static void a_script_that_has_loaded_libmuster_is_not_restarted_before_it_joins(void **state)
+{
+    up_as(MODE_AUTO);
+    generation(4);
+    STEP(.kind = AGENT_ON_LOADED);
+    for (int i = 0; i < 15; i++) {
+        pass(5000, false);
+        forget();
+    }
+    assert_int_equal(flags, 0); /* It decides nothing; and nobody may count on its silence. */
+    forget();
+    generation(5);
+    assert_int_equal(said("stop"), 0);
+    forget();
+    STEP(.kind = AGENT_ON_ATTACHED);
+    assert_int_equal(flags, NODE_INPROCESS);
+    assert_int_equal(said("tell 0 generation 5"), 1);
+}
+
+static void a_script_that_has_loaded_libmuster_and_ends_without_joining_needed_nothing(void **state)
+{
+    up_as(MODE_AUTO);
+    generation(4);
+    STEP(.kind = AGENT_ON_LOADED);
+    EXIT(0);
+    assert_int_equal(flags, NODE_RESTART);
+    assert_int_equal(reported[0].phase, PHASE_FINISHED);
+}
+
+static void when_the_mode_is_restart_one_that_was_let_alone_follows(void **state)
+{
+    up_as(MODE_AUTO);
+    generation(4);
+    STEP(.kind = AGENT_ON_LOADED);
+    generation(5);
+    assert_int_equal(said("stop"), 0);
+    mode = MODE_RESTART;
+    ack(0, 0, 0, 0);
+    assert_int_equal(said("stop 0"), 1);
+    forget();
+    EXIT(143);
+    assert_int_equal(said("start 7.0#1 in 5"), 1);
+    STEP(.kind = AGENT_ON_LOADED);
+    generation(6);
+    assert_int_equal(said("stop 0"), 1);
+}
+
+/* The address for the next start was told before this one had joined, and a generation was made of
+ * it. Whichever comes first, the generation or the worker's own word. */
+static void a_worker_that_a_generation_looks_for_elsewhere_goes_on_as_another(void **state)
+{
+    struct report r = {.addr = "10.0.0.1:4000", .phase = PHASE_WARM};
+    struct member m;
+    struct generation g = {.members = &m, .members_n = 1};
+
+    for (int late = 0; late < 2; late++) {
+        up_as(MODE_AUTO);
+        m = (struct member){.worker = slot_wid(&agent, 0), .addr = "10.0.0.1:4000"};
+        g.number = 4;
+        STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+        STEP(.kind = AGENT_ON_LOADED);
+        if (late) {
+            STEP(.kind = AGENT_ON_ATTACHED);
+            STEP(.kind = AGENT_ON_REPORT, .u.report = &r);
+        }
+        assert_int_equal(said("life"), 0);
+        g.number = 5;
+        strcpy(m.addr, "10.0.0.1:5000");
+        STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+        if (!late) {
+            assert_int_equal(said("life"), 0);
+            STEP(.kind = AGENT_ON_ATTACHED);
+            STEP(.kind = AGENT_ON_REPORT, .u.report = &r);
+        }
+        assert_int_equal(said("life 7.0#2"), 1);
+        assert_int_equal(said("stop"), 0);
+        forget();
+        g.number = 6;
+        m = (struct member){.worker = slot_wid(&agent, 0), .addr = "10.0.0.1:4000"};
+        STEP(.kind = AGENT_ON_REPORT, .u.report = &r);
+        STEP(.kind = AGENT_ON_GENERATION, .u.generation = &g);
+        assert_int_equal(said("life"), 0);
+    }
+}
+
 static void a_script_that_connects_decides_for_in_process(void **state)
 {
     up_as(MODE_AUTO);
@@ -512,6 +600,10 @@ int main(void)
         AGENT_CASE(undecided_nothing_is_entered),
         AGENT_CASE(scripts_that_say_nothing_for_long_decide_nothing_but_may_be_restarted),
         AGENT_CASE(a_script_that_has_connected_is_not_restarted_though_nothing_is_decided),
+        AGENT_CASE(a_script_that_has_loaded_libmuster_is_not_restarted_before_it_joins),
+        AGENT_CASE(a_script_that_has_loaded_libmuster_and_ends_without_joining_needed_nothing),
+        AGENT_CASE(when_the_mode_is_restart_one_that_was_let_alone_follows),
+        AGENT_CASE(a_worker_that_a_generation_looks_for_elsewhere_goes_on_as_another),
         AGENT_CASE(a_script_that_connects_decides_for_in_process),
         AGENT_CASE(a_late_word_of_an_undecided_mode_changes_nothing),
         AGENT_CASE(a_short_script_that_ends_well_decides_for_restart),

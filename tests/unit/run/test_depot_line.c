@@ -186,7 +186,7 @@ static void questions_are_answered_in_whatever_pieces_that_comes(void **state)
         assert_int_equal(d.heard_n, 4);
         assert_int_equal(d.attach.slot, 5);
         assert_int_equal(d.attach.cookie, COOKIE);
-        assert_int_equal(d.attach.depot, 1);
+        assert_int_equal(d.attach.why, ATTACH_DEPOT);
     }
 }
 
