@@ -303,8 +303,8 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     if (is_crowded(c, j, h)) {
         say_refused(
             fx, e->conn, MU_ELIMIT,
-            "job '%s': with the %u workers of node '%s' it would have more than the %u that "
-            "can train together in-process",
+            "job '%s': with %u more (node '%s') there would be more workers than the %u that can "
+            "train together in-process; start it with fewer (--nnodes, --nproc-per-node)",
             h->job, h->slots, h->name, c->config.group_max);
         return MU_ELIMIT;
     }

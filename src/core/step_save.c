@@ -372,6 +372,8 @@ static void take_word(struct saving *v, uint32_t rank, const struct attempt *a)
     if (same && rank == v->first && a->how == SAVE_WHOLE) {
         v->own.how = SAVE_WHOLE; /* It is known here, too, should the first writer be lost. */
         end_attempt(v);
+    } else if (same && rank == v->first && a->how == SAVE_FAILED) {
+        v->said[rank] = SAVE_FAILED; /* Its own shard may have been durable before. */
     } else if (v->said[rank] == SAVE_WRITING && (same || a->decided >= v->step)) {
         v->said[rank] = same && a->how != SAVE_NONE ? a->how : SAVE_FAILED;
     }
@@ -415,6 +417,15 @@ void on_cut(struct step *s, const struct step_event *e)
     }
 }
 
+/* A shard of an attempt that was given up. Whoever is to save the state on disk instead may wait
+ * for this word alone; what is kept in memory is saved again by its own rule (ask_again()). */
+static void void_own(struct saving *v, enum save_place place)
+{
+    if (place == SAVE_DISK && v->own.how == SAVE_DURABLE) {
+        v->own.how = SAVE_FAILED;
+    }
+}
+
 /* How it went here; what is no longer waited for only frees the writer. */
 void on_saved(struct step *s, const struct step_event *e)
 {
@@ -426,6 +437,7 @@ void on_saved(struct step *s, const struct step_event *e)
     v->own.how = e->how;
     s->heard_ms = s->now_ms;
     if (v->group == NULL || v->step != e->step || v->group->g.number != e->generation) {
+        void_own(v, e->place);
         return;
     }
     v->ending = false;
@@ -460,6 +472,7 @@ static void give_up(struct step *s, enum save_place place, bool lost, struct ste
     const bool here = v->step == s->committed;
 
     say_unsaved(s, place, v->step, lost ? STEP_UNSAVED_LOST : STEP_UNSAVED_FAILED, fx);
+    void_own(v, place);
     end_attempt(v);
     if ((lost || !v->was_alone) && (here || !is_needed(s, place))) {
         ask_again(s, place, lost);

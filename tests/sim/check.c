@@ -161,7 +161,7 @@ uint64_t check_stopped_us(const struct world *w)
 static bool joins_in_vain(const struct world *w, const struct generation *g, const struct era *era)
 {
     if (g->kind != GENERATION_BOUNDARY || !w->healed || w->config.pair != PAIR_STAYS_CUT ||
-        w->now_us < MAX(w->check.healed_us, check_stopped_us(w)) + NOTICED_US) {
+        era->proposed_us < MAX(w->check.healed_us, check_stopped_us(w)) + NOTICED_US) {
         return false;
     }
     for (uint32_t i = 0; i < g->members_n; i++) {
@@ -174,6 +174,12 @@ static bool joins_in_vain(const struct world *w, const struct generation *g, con
         }
     }
     return false;
+}
+
+/* It may be published much later, after a crash. */
+void check_proposed(struct world *w, const struct generation *g)
+{
+    era_of(w, g->number)->proposed_us = w->now_us;
 }
 
 /* Invariant 1: numbers only grow, and one number names one membership, for ever. */

@@ -57,6 +57,9 @@ static void append(struct world *w, const struct record *r)
     p->applied = false;
     mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
     schedule_sync(w);
+    if (r->kind == RECORD_GENERATION) {
+        check_proposed(w, &r->u.generation);
+    }
     if (r->kind == RECORD_JOB && o->hello_from != 0 && (r->u.job.run > 1 || w->again.forgotten)) {
         again_run(w, o->hello_from - 1, r->u.job.run);
     }

@@ -261,6 +261,7 @@ static inline uint32_t sim_group_max(const struct sim_config *k)
 
 struct era {
     uint64_t number;
+    uint64_t proposed_us;
     uint64_t published_ms; /* on the orchestrator's clock */
     uint64_t members_hash;
     uint64_t lineage;
@@ -550,6 +551,7 @@ void net_to_worker(struct world *w, uint32_t worker, enum wire_type type, const 
 bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, union wire_any *msg);
 
 /* check.c */
+void check_proposed(struct world *w, const struct generation *g);
 void check_generation(struct world *w, const struct generation *g);
 void check_active(struct world *w, uint64_t generation);
 void check_commit(struct world *w, uint32_t worker, uint64_t step, bool settled);

@@ -326,6 +326,7 @@ void cut(uint32_t i)
     }
     crew.men[i].cut[todo.place] =
         (struct attempt){.step = todo.step, .generation = in_generation(i)};
+    crew.men[i].cut_alone[todo.place] = todo.alone;
     event(i, (struct step_event){.kind = STEP_ON_CUT,
                                  .place = todo.place,
                                  .term = todo.term,

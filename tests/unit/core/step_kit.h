@@ -28,6 +28,7 @@ struct crewman {
     uint32_t commits_n, settled_n, reports_n, drops_n, readies_n, settles_n;
     uint32_t computed_n, checks_n, digests_n;
     struct attempt cut[SAVES_N]; /* what it saved last */
+    bool cut_alone[SAVES_N];     /* all of it, by itself */
     /* What it was told of what is saved: the last step whose shards are all durable, … */
     uint64_t saved_step[SAVES_N];
     uint32_t unsaved_n[SAVES_N]; /* … and those that come to nothing. */

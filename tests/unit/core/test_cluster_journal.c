@@ -323,7 +323,7 @@ static void nodes_that_are_there_or_make_no_sense_are_refused(void **state)
     refused(
         &(struct record){.kind = RECORD_NODE, .u.node = {"job", "c", 9, 1, 1, SLOTS_MAX + 1, 0}});
     refused(&(struct record){.kind = RECORD_NODE, .u.node = {"job", "c", 9, 1, 1, 1, ROLE_N}});
-    refused(&(struct record){.kind = RECORD_GONE, .u.gone = {9}});
+    refused(&(struct record){.kind = RECORD_GONE, .u.gone = {.node = 9}});
 }
 
 static void generations_that_do_not_follow_are_refused(void **state)

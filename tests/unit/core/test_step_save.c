@@ -366,9 +366,49 @@ static void who_was_given_the_last_state_saves_it_if_its_writer_fails(void **sta
     written(0, SAVE_DISK, SAVE_FAILED);
     flow(3);
     assert_int_equal(step_phase(worker(1)), STEP_CLOSING);
+    assert_true(crew.men[1].cut_alone[SAVE_DISK]);
     written(1, SAVE_DISK, SAVE_WHOLE);
     flow(3);
     assert_true(step_phase(worker(0)) == STEP_FINISHED && step_phase(worker(1)) == STEP_FINISHED);
+}
+
+/* Workers 0 and 1 write the last state, and 2 was given it, as the first by rank. Worker 1 fails,
+ * and 0 gives up. late: its own shard is durable only after that. */
+static void another_writer_fails(bool late)
+{
+    saves(SAVES_ALL, 0, 3);
+    trained(2, 2);
+    tell_all(generation(2, GENERATION_BOUNDARY, 1, 0, "2+ 0 1"));
+    flow(3);
+    tell_active_all(2);
+    flow(3);
+    if (!late) {
+        written(0, SAVE_DISK, SAVE_DURABLE);
+        flow(3);
+    }
+    written(1, SAVE_DISK, SAVE_FAILED);
+    flow(3);
+    if (late) {
+        written(0, SAVE_DISK, SAVE_DURABLE);
+        flow(3);
+    }
+    assert_int_equal(step_phase(worker(2)), STEP_CLOSING);
+    assert_true(crew.men[2].cut_alone[SAVE_DISK]);
+    written(2, SAVE_DISK, SAVE_WHOLE);
+    flow(3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(step_phase(worker(i)), STEP_FINISHED);
+    }
+}
+
+static void who_was_given_the_last_state_saves_it_if_another_writer_fails(void **state)
+{
+    another_writer_fails(false);
+}
+
+static void who_was_given_the_last_state_saves_it_if_another_writer_fails_first(void **state)
+{
+    another_writer_fails(true);
 }
 
 static uint8_t fault(uint32_t i)
@@ -549,6 +589,8 @@ int main(void)
         CREW_CASE(after_a_loss_the_first_who_is_left_saves_it_alone),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_is_lost),
         CREW_CASE(who_was_given_the_last_state_saves_it_if_its_writer_fails),
+        CREW_CASE(who_was_given_the_last_state_saves_it_if_another_writer_fails),
+        CREW_CASE(who_was_given_the_last_state_saves_it_if_another_writer_fails_first),
         CREW_CASE(who_was_given_the_last_state_in_another_folder_saves_it_too),
         CREW_CASE(what_nobody_can_save_ends_the_run_with_a_fault),
         CREW_CASE(what_one_host_could_save_is_saved),
