@@ -19,13 +19,14 @@ int call_enter(struct mu_run *run)
     return MU_OK;
 }
 
-void call_exit(struct mu_run *run)
+int call_exit(struct mu_run *run, int rc)
 {
     run->callers_n--;
     if (run->leaving) {
         pthread_cond_broadcast(&run->changed);
     }
     pthread_mutex_unlock(&run->lock);
+    return rc;
 }
 
 int call_state(const struct mu_run *run)

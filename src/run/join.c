@@ -283,8 +283,7 @@ int mu_stop(mu_run *run)
     }
     run->given_up = true;
     call_over(run);
-    call_exit(run);
-    return MU_OK;
+    return call_exit(run, MU_OK);
 }
 
 int mu_leave(mu_run *run)
@@ -303,8 +302,7 @@ int mu_leave(mu_run *run)
         run->trainer->leave(run->train);
     }
     if (run->leaving) {
-        call_exit(run);
-        return run_fail(MU_EBUSY, "another thread is leaving already");
+        return call_exit(run, run_fail(MU_EBUSY, "another thread is leaving already"));
     }
     run->leaving = true;
     left_out = run_rank(run) < 0;
@@ -315,7 +313,7 @@ int mu_leave(mu_run *run)
     if (!run->given_up && (!left_out || run_rank(run) < 0)) {
         told_last(run);
     }
-    call_exit(run);
+    (void)call_exit(run, MU_OK);
     if (!run->alone) {
         control_stop(run, LEAVE_MS);
     }

@@ -193,8 +193,7 @@ int mu_make(mu_run *run, const mu_call *call, mu_result *result_out)
         rc = comm_run(run->data.comm, &cc, &r);
         rc = end(run, &cc, rc, &r, result_out);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
@@ -218,7 +217,7 @@ int mu_start(mu_run *run, const mu_call *call, mu_started **started_out)
             rc = run_fail(rc, "a call can't be started: %s", mu_strerror(rc));
         }
     }
-    call_exit(run);
+    rc = call_exit(run, rc);
     if (rc == MU_OK) {
         *started_out = s;
     } else {
@@ -250,8 +249,7 @@ int mu_finish(mu_started *started, int64_t timeout_ms, mu_result *result_out)
         rc = end(run, &started->call, rc, &r, result_out);
         free(started);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 /* ---- the group ---- */
@@ -269,8 +267,7 @@ int mu_regroup(mu_run *run, int64_t timeout_ms)
         run->data.left_out = 0; /* It has been told, and goes on all the same. */
         rc = regroup(run, due_ms);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_group(mu_run *run, mu_group_info *group_out)
@@ -281,8 +278,7 @@ int mu_group(mu_run *run, mu_group_info *group_out)
         return rc;
     }
     *group_out = run->data.group != 0 ? run->data.info : (mu_group_info){.rank = -1};
-    call_exit(run);
-    return MU_OK;
+    return call_exit(run, MU_OK);
 }
 
 /* Who is in the group but not in the newest generation; 0: nobody. */
@@ -331,8 +327,7 @@ int mu_group_check(mu_run *run, uint64_t generation)
     if (rc == MU_OK) {
         rc = check_group(run, generation);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 /* ---- memory ---- */
@@ -352,7 +347,7 @@ void *mu_alloc(mu_run *run, size_t bytes)
             (void)run_fail(MU_ENOMEM, "there are no %zu bytes of shared memory left", bytes);
         }
     }
-    call_exit(run);
+    (void)call_exit(run, MU_OK);
     return memory;
 }
 
@@ -363,7 +358,7 @@ void mu_free(mu_run *run, void *memory)
         pthread_mutex_unlock(&run->lock);
         comm_free(run->data.comm, memory);
         pthread_mutex_lock(&run->lock);
-        call_exit(run);
+        (void)call_exit(run, MU_OK);
     }
 }
 
@@ -374,6 +369,6 @@ void mu_view_release(mu_run *run, const void *view)
         pthread_mutex_unlock(&run->lock);
         comm_release(run->data.comm, view);
         pthread_mutex_lock(&run->lock);
-        call_exit(run);
+        (void)call_exit(run, MU_OK);
     }
 }

@@ -102,8 +102,7 @@ int mu_log(mu_run *run, const char *name, double value)
         run->metrics.step = run->now.step;
         make_due(run);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 /* ---- on their way ---- */

@@ -104,9 +104,9 @@ static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
     struct crew *c = run->crew;
     struct step_todo todo;
     bool settled;
-    int rc = crew_news(c);
+    int rc;
 
-    if (rc != MU_OK) {
+    if (crew_news(c) != MU_OK) {
         crew_wait(c, due_ms);
         return MU_EAGAIN;
     }
@@ -115,23 +115,21 @@ static int turn(struct mu_run *run, uint64_t due_ms, struct step_todo *did_out)
     crew_next(c, &todo);
     *did_out = todo;
     todo.due_ms = MIN(todo.due_ms, due_ms);
-    switch (todo.what) {
-    case STEP_OPEN:
-        settled = comm_settled(run->data.comm, false);
-        pthread_mutex_lock(&run->lock);
-        crew_group(c, settled);
-        pthread_mutex_unlock(&run->lock);
-        return MU_OK; /* All are there, and know what counts. */
-    case STEP_STOP:
+    if (todo.what == STEP_STOP) {
         return run_fail(MU_EORDER,
                         "the members of generation %" PRIu64 " have not agreed on the same calls: "
                         "nothing more can be done in it",
                         term_generation(todo.term));
-    default:
-        rc = crew_do(c, &todo);
-        break;
     }
-    return rc == MU_OK ? MU_EAGAIN : rc;
+    if (todo.what != STEP_OPEN) {
+        rc = crew_do(c, &todo);
+        return rc == MU_OK ? MU_EAGAIN : rc;
+    }
+    settled = comm_settled(run->data.comm, false);
+    pthread_mutex_lock(&run->lock);
+    crew_group(c, settled);
+    pthread_mutex_unlock(&run->lock);
+    return MU_OK; /* All are there, and know what counts. */
 }
 
 /* The lock is given away for each turn. */
@@ -176,17 +174,15 @@ static void end_turn(struct mu_run *run)
 int regroup(struct mu_run *run, uint64_t due_ms)
 {
     struct data *d = &run->data;
-    bool in_time = true;
     int rc = open_crew(run);
 
     if (rc != MU_OK) {
         return rc;
     }
-    while (d->moving && in_time) {
-        in_time = call_wait(run, due_ms);
-    }
-    if (d->moving) {
-        return run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
+    while (d->moving) {
+        if (!call_wait(run, due_ms) && d->moving) {
+            return run_fail(MU_ETIMEDOUT, "another thread of this worker is in mu_regroup()");
+        }
     }
     d->moving = true;
     rc = move_on(run, due_ms);

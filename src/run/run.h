@@ -303,7 +303,8 @@ void regroup_close(struct mu_run *run);
 
 /* Takes the lock. MU_EINVAL: no run, or not of this process; nothing is held then. */
 int call_enter(struct mu_run *run);
-void call_exit(struct mu_run *run);
+/* Gives the lock back, and rc. */
+int call_exit(struct mu_run *run, int rc);
 
 /* Why this call can't go on: MU_EDONE, or what lost the agent. MU_OK otherwise. Says so. */
 int call_state(const struct mu_run *run);

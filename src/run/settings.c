@@ -208,7 +208,7 @@ static int ask(struct mu_run *run, const struct msg_config *m, const char *key, 
         rc = run_fail(MU_ETIMEDOUT, "nothing has changed after version %" PRIu64 " of the settings",
                       a.m.after);
     }
-    call_exit(run);
+    rc = call_exit(run, rc);
     if (rc == MU_OK) {
         *got_out = a.got;
     } else {
@@ -289,6 +289,5 @@ int mu_resize(mu_run *run, uint32_t nodes)
     if (rc == MU_OK && !run->alone) {
         run->resize = a.m.request;
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }

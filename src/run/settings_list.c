@@ -10,16 +10,13 @@ int setting_make(mu_setting *setting, const char *key, bool removed, const void 
 {
     size_t room = removed ? 0 : value_n + 1;
     size_t key_n = strlen(key) + 1;
-    char *block = malloc(room + key_n);
+    char *block = calloc(1, room + key_n);
 
     if (block == NULL) {
         return MU_ENOMEM;
     }
     if (room > 1) {
         memcpy(block, value, value_n);
-    }
-    if (!removed) {
-        block[value_n] = '\0';
     }
     memcpy(block + room, key, key_n);
     *setting = (mu_setting){block + room, removed ? NULL : block, removed ? 0 : value_n, version};

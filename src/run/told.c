@@ -96,8 +96,7 @@ int mu_progress(mu_run *run, uint64_t step)
         run->now.step = step;
         told_step(run);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 bool told_is_needed(const struct mu_run *run)

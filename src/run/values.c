@@ -204,7 +204,7 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
             rc = MU_OK; /* All had come: who wants to know no more than that has its answer. */
         }
     }
-    call_exit(run);
+    rc = call_exit(run, rc);
     if (rc == MU_OK && values_out != NULL) {
         *values_out = c.values;
     } else if (rc == MU_OK) {

@@ -61,7 +61,7 @@ int mu_world(mu_run *run, mu_world_info *world_out)
     memcpy(w.job, run->life.job, sizeof(w.job));
     memcpy(w.node, run->life.node, sizeof(w.node));
     w.addresses = copy_addresses(g);
-    call_exit(run);
+    (void)call_exit(run, MU_OK);
     if (w.addresses == NULL) {
         return run_fail(MU_ENOMEM, "out of memory for the addresses of %d workers", w.size);
     }
@@ -97,6 +97,5 @@ int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
                       " has this worker in it; the newest is %" PRIu64 " of job %s",
                       generation, run_newest(run), run->life.job);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }

@@ -385,6 +385,5 @@ int mu_checkpoint(mu_run *run)
         rc = run_fail(MU_EINVAL, "there is no folder for checkpoints: muster run --ckpt-dir DIR, "
                                  "MUSTER_CKPT_DIR or mu_config.ckpt_dir");
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }

@@ -25,10 +25,7 @@ int train_set_up(struct mu_run *run, struct train **t_out)
         *t_out = train_get(run);
         rc = *t_out != NULL ? MU_OK : MU_ENOMEM;
     }
-    if (rc != MU_OK) {
-        call_exit(run);
-    }
-    return rc;
+    return rc == MU_OK ? rc : call_exit(run, rc);
 }
 
 static int add_state(struct mu_run *run, const char *name, struct state_part *part)
@@ -40,8 +37,7 @@ static int add_state(struct mu_run *run, const char *name, struct state_part *pa
         if (name != NULL) {
             memcpy(part->name, name, strnlen(name, STATE_NAME_MAX));
         }
-        rc = state_add(&t->what.state, part);
-        call_exit(run);
+        rc = call_exit(run, state_add(&t->what.state, part));
     }
     return rc;
 }
@@ -73,8 +69,7 @@ int mu_gradient(mu_run *run, size_t count, enum mu_dtype dtype)
     } else {
         t->what.parts[t->what.parts_n++] = (struct gradient_part){count, (enum dtype)dtype};
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_slices(mu_run *run, uint32_t slices)
@@ -89,7 +84,7 @@ int mu_slices(mu_run *run, uint32_t slices)
     rc = train_set_up(run, &t);
     if (rc == MU_OK) {
         run->config.slices = slices;
-        call_exit(run);
+        rc = call_exit(run, MU_OK);
     }
     return rc;
 }
@@ -104,8 +99,7 @@ int mu_metric(mu_run *run, const char *name)
     }
     rc = train_set_up(run, &t);
     if (rc == MU_OK) {
-        rc = metrics_add(run, name);
-        call_exit(run);
+        rc = call_exit(run, metrics_add(run, name));
     }
     return rc;
 }
@@ -145,8 +139,7 @@ int mu_fact(mu_run *run, const char *name, const char *value, int numeric)
     }
     rc = train_set_up(run, &t);
     if (rc == MU_OK) {
-        rc = add_fact(t, name, value, numeric != 0);
-        call_exit(run);
+        rc = call_exit(run, add_fact(t, name, value, numeric != 0));
     }
     return rc;
 }

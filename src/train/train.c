@@ -204,8 +204,7 @@ int mu_data(mu_run *run, uint64_t samples_n, uint64_t global_batch, uint64_t epo
         steps_n = MIN(steps_n, order_steps(&t->what.walk));
         rc = start(t, steps_n == UINT64_MAX ? 0 : steps_n);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_shard(mu_run *run, uint64_t elements_n)
@@ -221,8 +220,7 @@ int mu_shard(mu_run *run, uint64_t elements_n)
     rc = t->what.sharded ? start(t, run->config.steps)
                          : run_fail(MU_EINVAL, "there are no elements to share out");
     t->what.sharded &= rc == MU_OK;
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 /* ---- the loop ---- */
@@ -285,9 +283,9 @@ int train_enter(struct mu_run *run, struct train **t_out)
     }
     *t_out = run->train;
     if (!run->trains) {
-        call_exit(run);
-        rc =
-            run_fail(MU_EINVAL, "nothing is known of the data: call mu_data() or mu_shard() first");
+        rc = call_exit(
+            run, run_fail(MU_EINVAL,
+                          "nothing is known of the data: call mu_data() or mu_shard() first"));
     }
     return rc;
 }
@@ -308,8 +306,7 @@ int mu_next(mu_run *run, mu_work *work_out)
     pthread_mutex_unlock(&run->lock);
     rc = next(t, work_out);
     pthread_mutex_lock(&run->lock);
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 static int check_put(const struct train *t, const void *gradient, const double *metrics)
@@ -351,8 +348,7 @@ int mu_put(mu_run *run, const void *gradient, const double *metrics)
         train_put(t, metrics);
         pthread_mutex_lock(&run->lock);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_part(mu_run *run, uint32_t part)
@@ -373,8 +369,7 @@ int mu_part(mu_run *run, uint32_t part)
         train_part(t, part);
         pthread_mutex_lock(&run->lock);
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 /* ---- who wants to know ---- */
@@ -397,8 +392,7 @@ int mu_samples(mu_run *run, uint64_t step, uint32_t slice, uint64_t *samples, si
         *n_out = span.n;
         *position_out = span.first;
     }
-    call_exit(run);
-    return rc;
+    return call_exit(run, rc);
 }
 
 int mu_away(mu_run *run)
@@ -410,8 +404,7 @@ int mu_away(mu_run *run)
     }
     run->data.away = true;
     pthread_cond_broadcast(&run->changed);
-    call_exit(run);
-    return MU_OK;
+    return call_exit(run, MU_OK);
 }
 
 int mu_hooks_set(mu_run *run, const mu_hooks *hooks)
@@ -426,8 +419,7 @@ int mu_hooks_set(mu_run *run, const mu_hooks *hooks)
     if (t != NULL) {
         t->hooks = hooks != NULL ? *hooks : (mu_hooks){0};
     }
-    call_exit(run);
-    return t != NULL ? MU_OK : MU_ENOMEM;
+    return call_exit(run, t != NULL ? MU_OK : MU_ENOMEM);
 }
 
 int mu_training_get(mu_run *run, mu_training *training_out)
@@ -443,6 +435,5 @@ int mu_training_get(mu_run *run, mu_training *training_out)
         training_out->state_sent = run->train->what.state.sent;
         training_out->state_got = run->train->what.state.got;
     }
-    call_exit(run);
-    return MU_OK;
+    return call_exit(run, MU_OK);
 }

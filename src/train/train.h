@@ -234,7 +234,6 @@ int train_enter(struct mu_run *run, struct train **t_out);
 
 /* ---- save_config.c: the environment ---- */
 
-/* The value of a variable; NULL: it is not set, or empty. */
 /* *n_out is set if the variable is. MU_EINVAL: it is no number in that range; says so. */
 int env_number(const char *name, uint64_t least, uint64_t most, uint64_t *n_out);
 
