@@ -30,6 +30,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     if (m->run != n->life.run) {
         n->life.run = m->run;
         token_derive_run(&n->config->token, hello->job, m->run, n->life.key);
+        node_memory_sweep(n, m);
     }
     node_keeper_will(n, m);
     n->life.lease_ms = m->lease_ms;

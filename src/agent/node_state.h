@@ -323,5 +323,8 @@ void node_signals_close(struct node *n);
 const char *node_memory_dir(struct node *n);
 /* Nobody needs it any more if the run has ended, or this node has left and no other is here. */
 void node_memory_close(struct node *n);
+/* Takes away what agents of this user that were killed have left in memory here, and nobody needs:
+ * in the background. */
+void node_memory_sweep(const struct node *n, const struct msg_welcome *m);
 
 #endif

@@ -4,6 +4,7 @@
 usage: begin_test.py MUSTER [CASE…]
 """
 import os
+import re
 import sys
 import time
 
@@ -174,6 +175,55 @@ def test_a_script_that_has_loaded_libmuster_is_not_started_again_before_it_joins
         job.limit(elastic.NO_LIMIT)
         job.ends_well()
         assert [len(set(job.pids(name))) for name in 'ac'] == [1, 1], 'one was started again'
+
+
+# ---- too many ----
+
+WAITS = 'echo pid=$$; read -r line < "$0"'  # Until there is a line for it: a thousand that look again and again cost too much.
+
+
+def open_gate(path, n):
+    """So many scripts may end. The caller holds it open until they have: otherwise the kernel forgets the lines."""
+    gate = os.open(path, os.O_RDWR)
+    os.write(gate, b'\n' * n)
+    return gate
+
+
+def test_a_node_with_which_more_workers_would_train_than_can_is_refused_and_a_spare_waits():
+    """At most 1,024 can. Those that are there are real processes, and none of them is to notice."""
+    sizes = [64] * 15 + [32]
+    with kit.World() as world:
+        job = world.orchestrator(*kit.SERVE).job(nnodes='17', mode='inprocess')
+        fifo = os.path.join(world.dir, 'gate')
+        os.mkfifo(fifo)
+
+        def start(name, workers_n):
+            return job.node(name, '--nproc-per-node', str(workers_n), script='/bin/sh', args=('-c', WAITS, fifo))
+
+        def begun():
+            found = [re.findall(r'pid=(\d+)', node.out()) for node in nodes]
+            return found if [len(pids) for pids in found] == sizes else None
+
+        nodes = [start(f'n{i}', workers_n) for i, workers_n in enumerate(sizes)]
+        began = kit.wait_until(begun, 'all had begun')
+        late = start('late', 33)
+        kit.wait_until(lambda: late.ended() or 'in job ' in late.log(), 'there was an answer')
+        assert late.ended(), 'there is one worker too many'
+        assert late.wait() == 1
+        assert "with the 33 workers of node 'late' it would have more than the 1024 that can train" in late.log()
+        assert begun() == began and 'late' not in job.waiting()
+
+        sizes.append(32)  # The last that there is room for; whoever comes now is one node too many, and waits.
+        nodes.append(start('last', 32))
+        began += [kit.wait_until(begun, 'the last had begun')[-1]]
+        spare = start('spare', 1)
+        kit.wait_until(lambda: 'spare' in job.waiting(), 'the spare waited')
+
+        gate = open_gate(fifo, sum(sizes) + 1)
+        codes = [node.wait() for node in [*nodes, spare]]
+        os.close(gate)
+        assert set(codes) == {0}, codes
+        assert begun() == began, 'one was started again'
 
 
 if __name__ == '__main__':

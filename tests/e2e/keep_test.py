@@ -115,6 +115,64 @@ def test_jobs_of_one_orchestrator_leave_each_others_alone():
         assert not os.listdir(memory), os.listdir(memory)
 
 
+def kill_whole(job, name):
+    """The agent, its keeper and its workers, as kill -9 does. The keeper first: nobody is left who could clean up."""
+    node = job.nodes[name]
+    keepers = [pid for pid in node.pids() if kit.stat_of(pid)[1] == node.pid]
+    assert len(keepers) == 1, keepers
+    node.stop()
+    os.kill(keepers[0], signal.SIGKILL)
+    node.kill9()
+    job.kill_workers(name)
+    job.kill(name)
+
+
+def age(folder, hours):
+    """As if nothing had been written there for so long."""
+    at = time.time() - hours * 3600
+    for path, _, files in os.walk(folder):
+        for one in (*files, '.'):
+            os.utime(os.path.join(path, one), (at, at))
+
+
+def test_what_killed_agents_have_left_is_swept_by_the_next_on_this_host_when_nobody_can_need_it():
+    with ckpt.new_folder() as memory, kit.World() as world:
+        before = mounts.over(memory, '/dev/shm')
+        job = Keeping(world, ckpt.small(100000), nnodes='1', limit=0)
+
+        def another_comes(name):
+            """One of another job, which keeps nothing itself; until it has looked."""
+            other = job.orchestrator.job(name, nnodes='1')
+            node = other.node(name, before=before, MUSTER_LOG='debug')
+            node.wait_log('/dev/shm was looked through')
+            other.ends_well(node)
+
+        job.start('a', before=before)
+        job.step_until(lambda: has_files(memory), 'something was kept')
+        kept = os.listdir(memory)
+        age(memory, 2)
+        another_comes('first')
+        assert os.listdir(memory) == kept and has_files(memory), 'what a living agent holds was taken away'
+
+        kill_whole(job, 'a')
+        age(memory, 0.5)
+        another_comes('second')
+        assert os.listdir(memory) == kept and has_files(memory), 'what is new was taken away'
+        age(memory, 2)
+        earlier = os.path.join(memory, kept[0].replace('-1-default', '-0-default'))
+        os.mkdir(earlier, 0o700)  # Of a run that is over, however new it is.
+        job.start('a', before=before)  # What it has left itself is its own, however old it is.
+        kit.wait_until(lambda: 'a' in job.job.waiting(), 'it was there again')
+        job.orchestrator.say('takeover', job.job.name)  # Nobody was left to say that the first a is dead.
+        kit.wait_until(job.folders, 'it went on from what was kept')
+        kit.wait_until(lambda: os.listdir(memory) == kept, 'what an earlier run had left was gone')
+
+        kill_whole(job, 'a')
+        age(memory, 2)
+        another_comes('third')
+        assert not os.listdir(memory), os.listdir(memory)
+
+
 def test_where_there_is_no_room_it_is_said_at_the_start_and_in_the_status():
     with kit.World() as world:
         memory = mounts.small_disk(world, 'memory', '8m')
