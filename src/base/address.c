@@ -341,3 +341,16 @@ int interface_address(const char *name, struct address *a_out, char *error)
     freeifaddrs(list);
     return rc;
 }
+
+void address_look_up(char *addr, size_t cap)
+{
+    char error[ADDRESS_ERROR_MAX];
+    struct endpoint e;
+    struct address a;
+
+    if (endpoint_parse(addr, 0, &e, error) == MU_OK &&
+        endpoint_address(&e, false, &a, error) != MU_OK &&
+        endpoint_address(&e, true, &a, error) == MU_OK) {
+        address_print(&a.sa, addr, cap);
+    }
+}

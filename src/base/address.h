@@ -59,6 +59,10 @@ int endpoint_resolve(const struct endpoint *e, struct sockaddr_storage *out, soc
  * be a name, and looking that up may take long. */
 int endpoint_address(const struct endpoint *e, bool names, struct address *a_out, char *error);
 
+/* "name:port" becomes an address in numbers, which may take long. Numbers stay as they are, and so
+ * does a name that nobody knows. */
+void address_look_up(char *addr, size_t cap);
+
 /* The address of a network interface, with port 0: IPv4 before IPv6, and none that is valid on its
  * link only. MU_ENOENT: there is none, and `error` names the interfaces that have one. MU_EIO. */
 int interface_address(const char *name, struct address *a_out, char *error);

@@ -38,6 +38,16 @@ bool text_is_name(const char *text, size_t text_n)
     return true;
 }
 
+bool text_is_line(const char *text, size_t text_n, bool blanks)
+{
+    for (size_t i = 0; i < text_n && text[i] != '\0'; i++) {
+        if ((uint8_t)text[i] < ' ' || text[i] == 0x7f || (!blanks && text[i] == ' ')) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct text_quoted text_quote(const char *text, size_t text_n)
 {
     struct text_quoted q = {.text = "\""};

@@ -12,6 +12,10 @@ bool text_number(const char *text, size_t text_n, uint64_t min, uint64_t max, ui
 /* A job's or node's name: 1 to NAME_MAX_LEN - 1 of [A-Za-z0-9._-]. */
 bool text_is_name(const char *text, size_t text_n);
 
+/* Can it stand in a line of a text that people read? It ends with NUL, or after text_n bytes.
+ * blanks: they may be in it. */
+bool text_is_line(const char *text, size_t text_n, bool blanks);
+
 /* The text between quotes, cut short if long, what is not printable shown as '?'. Returned by value
  * so that it can stand in an argument list: text_quote(s, n).text */
 struct text_quoted {

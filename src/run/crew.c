@@ -348,6 +348,7 @@ static int move(struct crew *c, const struct step_todo *todo)
 static int hear_one(struct crew *c, int64_t for_ms, uint32_t *rank_out)
 {
     const uint8_t *key = step_group(&c->step)->g.key;
+    struct step_event e = {.key = key};
     uint8_t frame[FRAME_MAX];
     struct wire_scratch none = {0};
     struct wire_header h;
@@ -359,15 +360,16 @@ static int hear_one(struct crew *c, int64_t for_ms, uint32_t *rank_out)
         !step_fence(&c->step, h.generation, key)) {
         return rc;
     }
+    e.term = h.generation;
     if (h.type == WIRE_READY) {
-        crew_event(
-            c, (struct step_event){
-                   .kind = STEP_ON_READY, .key = key, .term = h.generation, .u.ready = &msg.ready});
-    } else if (h.type == WIRE_SETTLE) {
-        crew_event(c, (struct step_event){.kind = STEP_ON_SETTLE,
-                                          .key = key,
-                                          .term = h.generation,
-                                          .u.settle = &msg.settle});
+        e.kind = STEP_ON_READY;
+        e.u.ready = &msg.ready;
+    } else {
+        e.kind = STEP_ON_SETTLE;
+        e.u.settle = &msg.settle;
+    }
+    if (h.type == WIRE_READY || h.type == WIRE_SETTLE) {
+        crew_event(c, e);
     }
     return MU_OK;
 }

@@ -103,23 +103,9 @@ static void rename_comm(struct mu_run *run)
     call_news(run);
 }
 
-/* An agent may have been given a name (--address), and the data plane wants numbers, which stay as
- * they are. So does a name that nobody knows: that worker can't be reached then, and whoever waits
- * for it says who is missing. */
-static void resolve(char addr[ADDR_MAX_LEN])
-{
-    char error[ADDRESS_ERROR_MAX];
-    struct endpoint e;
-    struct address a;
-
-    if (endpoint_parse(addr, 0, &e, error) == MU_OK &&
-        endpoint_address(&e, false, &a, error) != MU_OK &&
-        endpoint_address(&e, true, &a, error) == MU_OK) {
-        address_print(&a.sa, addr, ADDR_MAX_LEN);
-    }
-}
-
-/* Links to whomever the newest generation names. */
+/* Links to whomever the newest generation names. An agent may have been given a name (--address),
+ * and the data plane wants numbers. A name that nobody knows stays: that worker can't be reached
+ * then, and whoever waits for it says who is missing. */
 static void want_newest(struct mu_run *run)
 {
     char who[WID_TEXT_MAX];
@@ -134,7 +120,7 @@ static void want_newest(struct mu_run *run)
         log_debug(AREA, "%s does not answer yet", wid_print(missing, who));
     }
     for (uint32_t i = 0; i < m->g.members_n; i++) {
-        resolve(m->g.members[i].addr); /* That may take long. */
+        address_look_up(m->g.members[i].addr, ADDR_MAX_LEN); /* That may take long. */
     }
     (void)comm_want(run->data.comm, &m->g); /* It is asked again while there are none. */
     membership_close(m);

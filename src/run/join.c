@@ -57,11 +57,8 @@ static int find_place(struct agent_place *p)
     if (strlen(socket) >= sizeof(p->socket)) {
         return run_fail(MU_EINVAL, "MUSTER_SOCKET is too long for a socket: '%s'", socket);
     }
-    rc = parse("MUSTER_SLOT", 10, SLOTS_MAX - 1, &slot);
-    if (rc == MU_OK) {
-        rc = parse("MUSTER_COOKIE", 16, UINT64_MAX, &cookie);
-    }
-    if (rc == MU_OK) {
+    if ((rc = parse("MUSTER_SLOT", 10, SLOTS_MAX - 1, &slot)) == MU_OK &&
+        (rc = parse("MUSTER_COOKIE", 16, UINT64_MAX, &cookie)) == MU_OK) {
         strcpy(p->socket, socket);
         p->attach = (struct msg_attach){
             .slot = (uint32_t)slot, .cookie = cookie, .pid = (uint32_t)getpid()};

@@ -33,16 +33,16 @@ void train_saved(struct train *t, uint64_t step)
 bool train_unkept(struct train *t, bool unkept)
 {
     struct mu_run *run = t->crew.run;
-    bool was;
 
     pthread_mutex_lock(&run->lock);
-    was = t->unkept;
+    const bool changed = t->unkept != unkept;
+
     t->unkept = unkept;
-    if (was != unkept) {
+    if (changed) {
         told_again(run);
     }
     pthread_mutex_unlock(&run->lock);
-    return was != unkept;
+    return changed;
 }
 
 /* What parts by calls will have is not known yet. */

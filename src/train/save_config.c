@@ -91,10 +91,7 @@ int save_config_read(struct save_config *c, const char *dir, uint64_t steps, int
     } else {
         rc = take_every(c);
     }
-    if (rc == MU_OK) {
-        rc = env_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep);
-    }
-    if (rc == MU_OK) {
+    if (rc == MU_OK && (rc = env_number("MUSTER_CKPT_KEEP", 1, UINT32_MAX, &keep)) == MU_OK) {
         rc = env_number("MUSTER_CKPT_KEEP_EVERY", 0, UINT64_MAX, &c->keep_every);
     }
     c->keep = (uint32_t)keep;

@@ -1,5 +1,6 @@
 /* What a trainer says before it trains: its state, its gradient, its metrics, and what must be the
  * same for all workers. */
+#include "core/text.h"
 #include "train/kind.h"
 #include "train/state.h"
 
@@ -133,8 +134,8 @@ int mu_fact(mu_run *run, const char *name, const char *value, int numeric)
     struct train *t;
     int rc;
 
-    if (name == NULL || value == NULL || name[0] == '\0' || !state_is_line(name, SIZE_MAX, false) ||
-        !state_is_line(value, SIZE_MAX, true)) {
+    if (name == NULL || value == NULL || name[0] == '\0' || !text_is_line(name, SIZE_MAX, false) ||
+        !text_is_line(value, SIZE_MAX, true)) {
         return run_fail(MU_EINVAL, "a fact has a name without blanks, and a value of one line");
     }
     rc = train_set_up(run, &t);

@@ -12,23 +12,13 @@
 
 /* ---- adding ---- */
 
-bool state_is_line(const char *text, size_t room, bool blanks)
-{
-    for (size_t i = 0; i < room && text[i] != '\0'; i++) {
-        if ((uint8_t)text[i] < ' ' || text[i] == 0x7f || (!blanks && text[i] == ' ')) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static int check(const struct state *s, const struct state_part *p)
 {
     const size_t name_n = strnlen(p->name, STATE_NAME_MAX);
     const struct text_quoted name = text_quote(p->name, name_n);
     const bool calls = p->save != NULL && p->load != NULL;
 
-    if (name_n == 0 || name_n == STATE_NAME_MAX || !state_is_line(p->name, name_n, false)) {
+    if (name_n == 0 || name_n == STATE_NAME_MAX || !text_is_line(p->name, name_n, false)) {
         return run_fail(MU_EINVAL,
                         "%s can't be the name of a part of the state: it takes 1 to %d bytes, "
                         "no blanks",

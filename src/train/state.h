@@ -17,9 +17,6 @@
 #endif
 #define STATE_PART_BYTES_MAX (SIZE_MAX >> 16) /* no sum of the parts' lengths overflows */
 
-/* Can it stand in a line of a text that people read? blanks: they may be in it. */
-bool state_is_line(const char *text, size_t room, bool blanks);
-
 /* The bytes of a part, on their way. */
 struct piece {
     uint8_t

@@ -139,15 +139,12 @@ static int open_step(struct train *t, uint64_t steps_n)
 }
 
 /* What --step-timeout says, unless the trainer has its own idea. */
-static int find_step_ms(struct mu_run *run)
+static int find_step_ms(int64_t *step_ms)
 {
     uint64_t ms = 0;
-    int rc =
-        run->config.step_ms < 0 ? env_number("MUSTER_STEP_TIMEOUT_MS", 0, INT64_MAX, &ms) : MU_OK;
+    int rc = *step_ms < 0 ? env_number("MUSTER_STEP_TIMEOUT_MS", 0, INT64_MAX, &ms) : MU_OK;
 
-    if (ms > 0) {
-        run->config.step_ms = (int64_t)ms;
-    }
+    *step_ms = ms > 0 ? (int64_t)ms : *step_ms;
     return rc;
 }
 
@@ -159,20 +156,11 @@ static int start(struct train *t, uint64_t steps_n)
     if (t->what.parts_n == 0) {
         return run_fail(MU_EINVAL, "nothing is known of the gradient: call mu_gradient() first");
     }
-    rc = data_open(t->crew.run);
-    if (rc != MU_OK) {
-        return rc;
-    }
-    rc = find_step_ms(t->crew.run);
     /* With --heal what is saved is compared, too, and whoever has stopped waits to go back. */
     t->heals = !t->crew.run->alone && env_is_on("MUSTER_HEAL");
-    if (rc == MU_OK) {
-        rc = audit_open(t);
-    }
-    if (rc == MU_OK) {
-        rc = train_save_open(t);
-    }
-    if (rc == MU_OK) {
+    if ((rc = data_open(t->crew.run)) == MU_OK &&
+        (rc = find_step_ms(&t->crew.run->config.step_ms)) == MU_OK &&
+        (rc = audit_open(t)) == MU_OK && (rc = train_save_open(t)) == MU_OK) {
         rc = open_step(t, steps_n);
     }
     if (rc != MU_OK) { /* It may be asked again. */

@@ -210,7 +210,7 @@ def test_a_node_with_which_more_workers_would_train_than_can_is_refused_and_a_sp
         kit.wait_until(lambda: late.ended() or 'in job ' in late.log(), 'there was an answer')
         assert late.ended(), 'there is one worker too many'
         assert late.wait() == 1
-        assert "with the 33 workers of node 'late' it would have more than the 1024 that can train" in late.log()
+        assert "with 33 more (node 'late') there would be more workers than the 1024 that can" in late.log()
         assert begun() == began and 'late' not in job.waiting()
 
         sizes.append(32)  # The last that there is room for; whoever comes now is one node too many, and waits.

@@ -258,7 +258,7 @@ static void one_too_many_in_process_is_refused_and_told_why(void **state)
     form("a b");
     hello("c");
     assert_int_equal(at("c")->refused, MU_ELIMIT);
-    assert_non_null(strstr(at("c")->refusal, "more than the 5 that can train together"));
+    assert_non_null(strstr(at("c")->refusal, "than the 5 that can train together"));
     expect_active("fresh", "a a.1 b b.1");
     closed("b");
     rejoin("b"); /* One that is started again is no more than before. */

@@ -1,5 +1,6 @@
-#include "train/kind.h"
+#include "core/kind.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define DIFFERENCE_MAX 512
