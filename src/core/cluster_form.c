@@ -157,8 +157,10 @@ static bool survives(const struct job *j)
     return j->mode != MODE_INPROCESS && j->tally.lost_n > 0 && j->tally.lost_n < j->members_n;
 }
 
-/* Those that are ready; linked: and have reached every member, or are members. */
-static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generation *g, bool linked)
+/* Those that are ready. linked: and have reached every member, or are members. trusted: and nobody
+ * is to be left out because of them. */
+static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generation *g, bool linked,
+                                bool trusted)
 {
     uint32_t picked_n = pick_nodes(c, j, true), full_n = 0;
 
@@ -166,7 +168,7 @@ static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generat
     for (uint32_t i = 0; i < picked_n; i++) {
         const struct node *n = &c->nodes[c->picked[i]];
 
-        if (!node_suspected(c, j, n) && (!linked || n->joinable)) {
+        if (!(trusted && node_suspected(c, j, n)) && (!linked || n->joinable)) {
             full_n += role_trains(n->role);
             for (uint32_t s = 0; s < n->slots; s++) {
                 if (!worker_left(node_worker(c, n, s))) {
@@ -182,7 +184,7 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
 {
     struct generation g = {.kind = GENERATION_FRESH, .from = j->active, .base_step = j->checkpoint};
     uint64_t window_ms = j->newcomer_ms + c->config.join_window_ms;
-    uint32_t full_n;
+    uint32_t full_n = 0;
     bool same = true; /* The same members again are no news. */
 
     if (j->available_n < job_min(j)) {
@@ -198,9 +200,9 @@ static bool form_fresh(struct cluster *c, struct job *j, struct effects *fx)
         j->dirty = true;
         return false;
     }
-    full_n = add_whole_nodes(c, j, &g, job_heals(j));
-    if (job_heals(j) && full_n < job_min(j)) {
-        full_n = add_whole_nodes(c, j, &g, false);
+    /* Better all of them than none: who is suspected may be one slot of each node. */
+    for (int i = 0; i < 3 && full_n < job_min(j); i++) {
+        full_n = add_whole_nodes(c, j, &g, i == 0 && job_heals(j), i < 2);
     }
     if (job_heals(j)) {
         g.flags |= GENERATION_HEALS;

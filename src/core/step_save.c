@@ -355,6 +355,9 @@ void saves_load(struct step *s)
             follows |= is_caught_up(s->group, r) && step_is_near(s, i, r);
         }
         end_attempt(v);
+        if (v->own.how == SAVE_FAILED) {
+            v->own.how = SAVE_NONE; /* That was before; what is here now was saved, or is there. */
+        }
         given &= s->config.saves[i] != SAVES_NEVER;
         v->own.decided = given && follows ? 0 : s->committed;
         v->alone = given && !follows;

@@ -358,6 +358,23 @@ static void a_dead_life_in_the_lineage_keeps_nobody(void **state)
     expect_generation("fresh", "c d");
 }
 
+/* Of each pair one worker is to go, and its whole node with it: then none would be left. */
+static void where_too_few_would_be_left_a_fresh_generation_takes_all(void **state)
+{
+    shape(2, 2);
+    f.slots = 2;
+    join("a b");
+    expect_generation("fresh", "a a.1 b b.1");
+    mutual("a", "b");
+    pass(f.config.suspect_ms);
+    assert_int_equal(job().generation, 1); /* The same again would change nothing. */
+    exits("a", 1, 137);
+    next_life("a", 1);
+    warm("a");
+    pass(f.config.join_window_ms);
+    expect_generation("fresh", "a a.1#2 b b.1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +399,7 @@ int main(void)
         CASE(strangers_and_oneself_cannot_be_suspected),
         CASE(one_who_is_no_member_is_not_believed),
         CASE(however_many_pairs_are_broken_none_stays_together),
+        CASE(where_too_few_would_be_left_a_fresh_generation_takes_all),
         CASE(whoever_is_out_of_a_fresh_generation_stays_out),
         CASE(a_dead_life_in_the_lineage_keeps_nobody),
     };
