@@ -1,5 +1,6 @@
 /* What the keeper says: a process runs, has ended, or the keeper itself is lost. */
 #include "agent/node_state.h"
+#include "agent/will.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -21,13 +22,24 @@ static void forget(struct node *n, uint32_t slot)
     node_config_drop(n, slot);
 }
 
-static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
+/* n->config->slots: none. */
+static uint32_t slot_of(const struct node *n, uint64_t cookie)
+{
+    uint32_t slot = 0;
+
+    while (slot < n->config->slots && n->slots[slot].cookie != cookie) {
+        slot++;
+    }
+    return slot;
+}
+
+static void on_started(void *data, uint64_t cookie, int pid)
 {
     struct node *n = data;
-    struct node_slot *s = &n->slots[slot];
+    uint32_t slot = slot_of(n, cookie);
 
-    if (cookie == s->cookie) {
-        s->pid = pid;
+    if (slot < n->config->slots) {
+        n->slots[slot].pid = pid;
         node_note_say(n, slot); /* The one before, if that is still to be told. */
         log_info(NODE_AREA, "%s (node %s, slot %u), pid %d", node_slot_who(n, slot).text,
                  n->life.node, slot, pid);
@@ -45,12 +57,13 @@ static void take_exit(struct node *n, uint32_t slot)
 }
 
 /* That it has finished may be among its last words, so those come first. */
-static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code, const char *why)
+static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *why)
 {
     struct node *n = data;
+    uint32_t slot = slot_of(n, cookie);
     struct node_exit *x;
 
-    if (slot >= n->config->slots || cookie != n->slots[slot].cookie || n->over) {
+    if (slot >= n->config->slots || n->over) {
         return;
     }
     x = &n->slots[slot].exit;
@@ -93,14 +106,14 @@ void node_exits_tick(struct node *n, uint64_t now_ms)
 /* An orchestrator inside of us is gone with us. */
 void node_keeper_will(struct node *n, const struct msg_welcome *m)
 {
-    struct keeper_will will = {.bye = {.node = m->node,
-                                       .store = m->store,
-                                       .incarnation = n->agent.config.hello.incarnation},
-                               .endpoints = n->config->endpoints,
-                               .token = n->config->token};
+    struct will will = {.bye = {.node = m->node,
+                                .store = m->store,
+                                .incarnation = n->agent.config.hello.incarnation},
+                        .endpoints = n->config->endpoints,
+                        .token = n->config->token};
 
-    if (!n->config->standalone && n->keeper != NULL) {
-        keeper_set_will(n->keeper, &will);
+    if (!n->config->standalone && n->keeper != NULL && m->node != 0) {
+        keeper_set_will(n->keeper, &will, sizeof(will));
     }
 }
 

@@ -67,8 +67,7 @@ static uint64_t random_id(void)
     return id | 1;
 }
 
-static int make_environ(struct node *n, const struct agent_effect *e, uint64_t marker,
-                        char ***env_out)
+static int make_environ(struct node *n, const struct agent_effect *e, char ***env_out)
 {
     const struct node_config *config = n->config;
     struct environ_config ec = {.base = environ,
@@ -88,8 +87,7 @@ static int make_environ(struct node *n, const struct agent_effect *e, uint64_t m
                                 .ckpt = config->ckpt,
                                 .heal = config->heal,
                                 .socket = local_path(n->local),
-                                .cookie = n->slots[e->slot].cookie,
-                                .marker = marker};
+                                .cookie = n->slots[e->slot].cookie};
 
     ec.ckpt.memory_dir = node_memory_dir(n);
     return environ_make(&ec, env_out);
@@ -102,11 +100,10 @@ static int launch(struct node *n, const struct agent_effect *e)
     struct output_start os = {.slot = e->slot,
                               .rank = s->rank != NODE_ALONE ? s->rank : OUTPUT_NO_RANK,
                               .generation = s->generation};
-    struct keeper_start ks = {
-        .slot = e->slot, .cookie = s->cookie, .argv = config->argv, .marker = random_id()};
+    struct keeper_start ks = {.cookie = s->cookie, .argv = config->argv};
     char **env;
     int fds[2];
-    int rc = make_environ(n, e, ks.marker, &env);
+    int rc = make_environ(n, e, &env);
 
     if (rc != MU_OK) {
         return rc;
@@ -225,7 +222,7 @@ void node_slot_stop(struct node *n, uint32_t slot)
     if (wait_ms > 0) {
         s->stop_ms = net_now_ms() + wait_ms;
     } else {
-        keeper_stop(n->keeper, slot, n->config->grace_ms);
+        keeper_stop(n->keeper, s->cookie, n->config->grace_ms);
     }
 }
 
@@ -241,7 +238,7 @@ void node_slot_replace(struct node *n, uint32_t slot)
              "noticed: it hangs. Another takes its place",
              slot, s->pid, (unsigned long long)n->agent.active);
     s->stopping = true;
-    keeper_stop(n->keeper, slot, MIN(n->config->grace_ms, (uint32_t)HUNG_GRACE_MS));
+    keeper_stop(n->keeper, s->cookie, MIN(n->config->grace_ms, (uint32_t)HUNG_GRACE_MS));
 }
 
 static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
@@ -251,7 +248,7 @@ static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
     if (s->cookie != 0) {
         s->stopping = true;
         s->stop_ms = NODE_NEVER;
-        keeper_stop(n->keeper, slot, grace_ms);
+        keeper_stop(n->keeper, s->cookie, grace_ms);
     }
 }
 
@@ -289,7 +286,7 @@ void node_slots_tick(struct node *n, uint64_t now_ms)
         if (s->stop_ms <= now_ms) {
             s->stop_ms = NODE_NEVER;
             if (s->cookie != 0) {
-                keeper_stop(n->keeper, i, n->config->grace_ms);
+                keeper_stop(n->keeper, s->cookie, n->config->grace_ms);
             }
         }
     }

@@ -18,7 +18,6 @@
 #ifndef AGENT_NODE_STATE_H
 #define AGENT_NODE_STATE_H
 
-#include "agent/keeper.h"
 #include "agent/local.h"
 #include "agent/node.h"
 #include "agent/node_alone.h"
@@ -29,6 +28,7 @@
 #include "base/prng.h"
 #include "core/agent.h"
 #include "net/conn.h"
+#include "proc/keeper.h"
 
 #define NODE_AREA "agent"
 #define NODE_QUEUE 512
