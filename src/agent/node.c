@@ -38,20 +38,19 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     struct node *n = ((struct node_effects *)base)->n;
 
     switch (e->kind) {
-    case AGENT_CONNECT:
-        node_link_connect(n);
+    case AGENT_CONNECT: /* The line does so by itself. */
         break;
     case AGENT_HELLO:
-        node_link_say(n, WIRE_HELLO, e->u.hello);
+        line_say(n->line, WIRE_HELLO, e->u.hello);
         break;
     case AGENT_RENEW:
-        node_link_say(n, WIRE_RENEW, e->u.renew);
+        line_say(n->line, WIRE_RENEW, e->u.renew);
         break;
     case AGENT_REPORTS:
-        node_link_say(n, WIRE_REPORTS, e->u.reports);
+        line_say(n->line, WIRE_REPORTS, e->u.reports);
         break;
     case AGENT_BYE:
-        node_link_say(n, WIRE_BYE, e->u.bye);
+        line_say(n->line, WIRE_BYE, e->u.bye);
         break;
     case AGENT_START:
         node_slot_start(n, e);
@@ -195,7 +194,6 @@ static void on_timer(uv_timer_t *timer)
         n->idle_ms = NODE_NEVER;
         say_idle(n);
     }
-    node_link_tick(n, now_ms);
     node_slots_tick(n, now_ms);
     node_exits_tick(n, now_ms);
     node_notes_tick(n, now_ms);
@@ -208,7 +206,7 @@ static void on_timer(uv_timer_t *timer)
 void node_rearm(struct node *n)
 {
     uint64_t now_ms = net_now_ms();
-    uint64_t at_ms = MIN(agent_deadline(&n->agent), node_link_deadline(n));
+    uint64_t at_ms = agent_deadline(&n->agent);
 
     if (n->over || n->busy) {
         return;
@@ -248,8 +246,8 @@ static int init_agent(struct node *n, char *error)
 
     n->name.fd = -1;
     if (name == NULL) {
-        snprintf(scope, sizeof(scope), "%.60s/%.60s", config->standalone ? "-" : n->link.where,
-                 config->job);
+        snprintf(scope, sizeof(scope), "%.60s/%.60s",
+                 config->standalone ? "-" : line_where(n->line), config->job);
         node_name_open(&n->name, scope);
         name = n->name.name;
     }
@@ -271,11 +269,10 @@ static int init_agent(struct node *n, char *error)
 
 static int open_parts(struct node *n, char *error)
 {
-    uint64_t seed;
     int rc = node_addr_open(n, error);
 
     if (rc == MU_OK) {
-        rc = node_link_open(n, error);
+        rc = node_line_open(n, error);
     }
     if (rc == MU_OK) {
         rc = init_agent(n, error);
@@ -287,12 +284,10 @@ static int open_parts(struct node *n, char *error)
         return rc;
     }
     n->dial = (struct relay_dial){
-        .loop = &n->loop, .to = &n->config->endpoints, .tls = n->link.tls, .job = n->config->job};
+        .loop = &n->loop, .to = &n->config->endpoints, .tls = n->tls, .job = n->config->job};
     if (!n->config->standalone) { /* What that one keeps is gone with the run. */
         local_relay(n->local, &n->dial);
     }
-    random_bytes(&seed, sizeof(seed));
-    prng_init(&n->prng, seed);
     rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);
     if (rc == MU_OK) {
         rc = node_signals_open(n);
@@ -313,7 +308,7 @@ static void say_end(const struct node *n)
     } else if (n->ended && n->end.failed) {
         log_error(NODE_AREA, "job '%s' failed%s%s; exit code %d", job,
                   n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
-    } else if (n->ended && !n->link.welcomed) {
+    } else if (n->ended && !n->welcomed) {
         log_info(NODE_AREA,
                  "job '%s' was done before this node came (run %u, step %llu)%s%s: nothing was "
                  "started; exit code %d. To run it again, start with --rerun",
@@ -337,7 +332,7 @@ static void on_guard(uv_timer_t *timer)
 
 static void close_parts(struct node *n)
 {
-    node_link_close(n, FLUSH_MS);
+    line_close(n->line, FLUSH_MS);
     node_memory_close(n);
     if (n->keeper != NULL) {
         keeper_close(n->keeper);
@@ -365,7 +360,7 @@ static void close_parts(struct node *n)
         node_sync_drop(n, i);
         node_config_drop(n, i);
     }
-    tls_close(n->link.tls);
+    tls_close(n->tls);
     alone_close(n->alone);
     agent_close(&n->agent);
     node_name_close(&n->name);
@@ -379,7 +374,6 @@ static int run(struct node *n, char *error)
     if (rc != MU_OK) {
         return rc;
     }
-    node_link_connect(n);
     node_rearm(n);
     while (!n->over) {
         uv_run(&n->loop, UV_RUN_DEFAULT);

@@ -104,7 +104,7 @@ static void pass_on(struct node *n, uint32_t slot, struct node_config_ask *a, ui
     a->sent = true;
     a->again_ms = NODE_NEVER;
     m.wait_ms = (uint32_t)(m.verb == CONFIG_WATCH ? MIN(left_ms, WATCH_MS) : left_ms);
-    node_link_say(n, WIRE_CONFIG, &m);
+    line_say(n->line, WIRE_CONFIG, &m);
 }
 
 void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m)
@@ -220,7 +220,7 @@ void node_config_drop(struct node *n, uint32_t slot)
 
 static uint64_t due_ms(const struct node *n, const struct node_config_ask *a)
 {
-    return a->due_ms + (n->link.away_ms == 0 ? LATE_MS : 0);
+    return a->due_ms + (line_is_away(n->line) ? 0 : LATE_MS);
 }
 
 uint64_t node_config_deadline(const struct node *n)
@@ -245,9 +245,9 @@ static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
         made =
             a->sent ? "; it is not known whether the change was made" : "; the change was not made";
     }
-    if (n->link.away_ms != 0) {
+    if (line_is_away(n->line)) {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
-                 a->m.key, n->link.where, made);
+                 a->m.key, line_where(n->line), made);
     } else {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);

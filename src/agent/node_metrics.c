@@ -15,7 +15,7 @@ static void pass_on(struct node *n, struct node_metrics *m)
     m->due_ms = NODE_NEVER;
     m->next_ms = net_now_ms() + METRICS_MS;
     if (n->agent.welcomed) {
-        node_link_say(n, WIRE_METRICS, &msg);
+        line_say(n->line, WIRE_METRICS, &msg);
     }
 }
 

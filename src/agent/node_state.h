@@ -1,7 +1,6 @@
 /* The inside of a node, shared by the files node*.c: one thread, one loop.
  *
  *   node.c         the loop, events in, effects out, the end
- *   node_link.c    the connection to the orchestrator
  *   node_slot.c    the processes of the slots
  *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
@@ -9,7 +8,7 @@
  *   node_metrics.c numbers of training, passed on
  *   node_addr.c    where other nodes reach the workers
  *   node_note.c    the word about a process that has ended
- *   node_frame.c   what the orchestrator says
+ *   node_frame.c   the line to the orchestrator, and what it says
  *   node_local.c   what workers say over the unix socket
  *   node_signal.c  SIGTERM and its like
  *
@@ -25,9 +24,8 @@
 #include "agent/output.h"
 #include "agent/ports.h"
 #include "base/log.h"
-#include "base/prng.h"
 #include "core/agent.h"
-#include "net/conn.h"
+#include "net/line.h"
 #include "proc/keeper.h"
 
 #define NODE_AREA "agent"
@@ -105,19 +103,6 @@ struct node_slot {
     struct node_metrics metrics;
 };
 
-struct node_link {
-    struct tls *tls;
-    struct conn *conn; /* NULL: none, not even one that is being made */
-    struct conn_limits limits;
-    char where[320]; /* the endpoints, for people */
-    char first[HOST_MAX_LEN + 16];
-    bool welcomed;     /* ever */
-    uint32_t tries_n;  /* since the last welcome */
-    uint64_t retry_ms; /* when to try next; NODE_NEVER: nothing to try */
-    uint64_t away_ms;  /* since when it is away; 0: it is not */
-    uint64_t note_ms;  /* when to say so again */
-};
-
 struct node_addr {
     char host[ADDR_MAX_LEN]; /* "" until it is known */
     bool fixed;              /* by --address, or MUSTER_IFACE */
@@ -144,8 +129,9 @@ struct node {
     struct output *output;
     struct alone *alone;
     struct ports ports;
-    struct prng prng; /* jitter */
-    struct node_link link;
+    struct tls *tls;
+    struct line *line; /* to the orchestrator; training goes on without it */
+    bool welcomed;     /* ever */
     struct node_addr addr;
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
@@ -191,23 +177,9 @@ void node_end(struct node *n, int code);
 void node_fail(struct node *n, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- node_link.c ---- */
-
-int node_link_open(struct node *n, char *error);
-/* Connects at once, then with back-off. */
-void node_link_connect(struct node *n);
-/* Dropped in silence if there is no connection. */
-void node_link_say(struct node *n, enum wire_type type, const void *msg);
-/* It has taken us in, or knows us again. */
-void node_link_welcome(struct node *n);
-uint64_t node_link_deadline(const struct node *n);
-void node_link_tick(struct node *n, uint64_t now_ms);
-void node_link_close(struct node *n, uint32_t flush_ms);
-
 /* ---- node_frame.c ---- */
 
-/* A frame of the orchestrator's. */
-void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg);
+int node_line_open(struct node *n, char *error);
 
 /* ---- node_slot.c ---- */
 

@@ -43,7 +43,7 @@ static void pass_on(struct node *n, const struct node_sync *s, uint64_t now_ms)
     struct msg_sync m = s->m;
 
     m.wait_ms = s->due_ms > now_ms ? (uint32_t)(s->due_ms - now_ms) : 0;
-    node_link_say(n, WIRE_SYNC, &m);
+    line_say(n->line, WIRE_SYNC, &m);
 }
 
 static struct node_sync *keep(struct node *n, uint32_t slot, const struct msg_sync *m)
@@ -144,7 +144,7 @@ void node_sync_drop(struct node *n, uint32_t slot)
 
 static uint64_t due_ms(const struct node *n, const struct node_sync *s)
 {
-    return s->due_ms + (n->link.away_ms == 0 ? LATE_MS : 0);
+    return s->due_ms + (line_is_away(n->line) ? 0 : LATE_MS);
 }
 
 uint64_t node_sync_deadline(const struct node *n)
@@ -163,8 +163,8 @@ static void late(struct node *n, uint32_t slot, const struct node_sync *s)
 {
     char text[TEXT_MAX_LEN];
 
-    if (n->link.away_ms != 0) {
-        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", n->link.where);
+    if (line_is_away(n->line)) {
+        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", line_where(n->line));
     } else {
         snprintf(text, sizeof(text), "the orchestrator did not answer in time");
     }
