@@ -109,6 +109,11 @@ static void run_queue(struct node *n)
     }
 }
 
+static void on_tick(void *data, struct timer *t)
+{
+    node_event(data, &(struct agent_event){.kind = AGENT_ON_TICK});
+}
+
 void node_event(struct node *n, struct agent_event *e)
 {
     mu_assert(!n->busy);
@@ -118,7 +123,7 @@ void node_event(struct node *n, struct agent_event *e)
     }
     step(n, e);
     run_queue(n);
-    node_rearm(n);
+    node_at(n, &n->tick, agent_deadline(&n->agent), on_tick);
 }
 
 void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
@@ -133,7 +138,7 @@ void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint3
     }
     n->queue_n++;
     if (!n->busy) {
-        node_rearm(n);
+        node_after(n, &n->tick, 0, on_tick);
     }
 }
 
@@ -162,63 +167,43 @@ void node_fail(struct node *n, int status, const char *fmt, ...)
 
 /* ---- time ---- */
 
-static void say_idle(const struct node *n)
+static void on_timer(uv_timer_t *timer);
+
+static void wake_for_next(struct node *n)
 {
-    if (n->lives_n == 0 && !n->drained) {
-        log_info(NODE_AREA,
-                 "waiting: job '%s' has not taken this node in yet (it wants %u to %u "
-                 "nodes; \"muster status\" shows them)",
-                 n->config->job, n->config->min, n->config->max);
+    uint64_t now_ms = net_now_ms(), at_ms = timers_next_ms(&n->timers);
+
+    if (!n->over && at_ms != UINT64_MAX) {
+        uv_timer_start(&n->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
     }
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     struct node *n = timer->data;
-    struct agent_event e = {.kind = AGENT_ON_TICK};
     uint64_t now_ms = net_now_ms();
+    struct timer *t;
 
-    if (n->over) {
-        return;
+    while (!n->over && (t = timers_take(&n->timers, now_ms)) != NULL) {
+        t->fn(n, t);
     }
-    if (n->force_ms <= now_ms) {
-        node_end(n, 1);
-        return;
-    }
-    if (n->drain_ms <= now_ms) {
-        n->drain_ms = NODE_NEVER;
-        log_warn(NODE_AREA, "still here after --grace: stopping the workers");
-        node_slot_kill_rest(n, n->config->grace_ms);
-    }
-    if (n->idle_ms <= now_ms) {
-        n->idle_ms = NODE_NEVER;
-        say_idle(n);
-    }
-    node_slots_tick(n, now_ms);
-    node_exits_tick(n, now_ms);
-    node_notes_tick(n, now_ms);
-    node_sync_tick(n, now_ms);
-    node_config_tick(n, now_ms);
-    node_metrics_tick(n, now_ms);
-    node_event(n, &e);
+    wake_for_next(n);
 }
 
-void node_rearm(struct node *n)
+void node_at(struct node *n, struct timer *t, uint64_t at_ms, void (*fn)(void *n, struct timer *t))
 {
-    uint64_t now_ms = net_now_ms();
-    uint64_t at_ms = agent_deadline(&n->agent);
+    timers_arm(&n->timers, t, at_ms, fn);
+    wake_for_next(n);
+}
 
-    if (n->over || n->busy) {
-        return;
-    }
-    at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
-    at_ms = MIN(at_ms, MIN(node_notes_deadline(n), node_sync_deadline(n)));
-    at_ms = MIN(at_ms, MIN(node_config_deadline(n), node_metrics_deadline(n)));
-    at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
-    if (n->queue_n > 0) {
-        at_ms = now_ms;
-    }
-    uv_timer_start(&n->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
+void node_after(struct node *n, struct timer *t, uint64_t ms, void (*fn)(void *n, struct timer *t))
+{
+    node_at(n, t, net_now_ms() + ms, fn);
+}
+
+void node_off(struct node *n, struct timer *t)
+{
+    timers_disarm(&n->timers, t);
 }
 
 /* ---- from start to end ---- */
@@ -349,7 +334,7 @@ static void close_parts(struct node *n)
     uv_timer_start(&n->timer, on_guard, GUARD_MS, 0);
     uv_unref((uv_handle_t *)&n->timer);
     uv_run(&n->loop, UV_RUN_DEFAULT);
-    node_notes_tick(n, NODE_NEVER - 1);
+    node_notes_look(n, true);
     node_signals_close(n);
     uv_close((uv_handle_t *)&n->timer, NULL);
     uv_run(&n->loop, UV_RUN_NOWAIT);
@@ -374,7 +359,7 @@ static int run(struct node *n, char *error)
     if (rc != MU_OK) {
         return rc;
     }
-    node_rearm(n);
+    node_after(n, &n->tick, 0, on_tick);
     while (!n->over) {
         uv_run(&n->loop, UV_RUN_DEFAULT);
     }
@@ -393,12 +378,9 @@ static struct node *make(const struct node_config *config, char *error)
     n->config = config;
     n->error = error;
     n->name.fd = -1;
-    n->idle_ms = n->force_ms = n->drain_ms = NODE_NEVER;
     uv_timer_init(&n->loop, &n->timer);
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        n->slots[i].stop_ms = n->slots[i].exit.due_ms = n->slots[i].note.due_ms = NODE_NEVER;
-        n->slots[i].metrics.due_ms = NODE_NEVER;
         n->slots[i].rank = NODE_ALONE;
     }
     return n;

@@ -40,8 +40,12 @@ static void drop(struct node *n, uint32_t slot, struct node_config_ask **at)
     *at = gone->next;
     n->slots[slot].configs_n--;
     n->config_bytes -= gone->m.value_n;
+    node_off(n, &gone->late);
+    node_off(n, &gone->again);
     free(gone);
 }
+
+static void on_late(void *data, struct timer *t);
 
 static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct msg_config *m)
 {
@@ -51,8 +55,7 @@ static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct 
     if (a == NULL) {
         return NULL;
     }
-    *a = (struct node_config_ask){
-        .due_ms = net_now_ms() + m->wait_ms, .again_ms = NODE_NEVER, .m = *m};
+    *a = (struct node_config_ask){.due_ms = net_now_ms() + m->wait_ms, .m = *m};
     a->m.worker = n->slots[slot].worker; /* Whatever it says: the answer is to find this slot. */
     a->m.value = a->value;
     if (m->value_n > 0) {
@@ -64,6 +67,7 @@ static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct 
     *end = a;
     n->slots[slot].configs_n++;
     n->config_bytes += m->value_n;
+    node_at(n, &a->late, a->due_ms, on_late);
     return a;
 }
 
@@ -102,9 +106,16 @@ static void pass_on(struct node *n, uint32_t slot, struct node_config_ask *a, ui
         a->begun = false;
     }
     a->sent = true;
-    a->again_ms = NODE_NEVER;
+    node_off(n, &a->again);
     m.wait_ms = (uint32_t)(m.verb == CONFIG_WATCH ? MIN(left_ms, WATCH_MS) : left_ms);
     line_say(n->line, WIRE_CONFIG, &m);
+}
+
+static void on_again(void *data, struct timer *t)
+{
+    struct node_config_ask *a = CONTAINER_OF(t, struct node_config_ask, again);
+
+    pass_on(data, wid_slot(a->m.worker), a, net_now_ms());
 }
 
 void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m)
@@ -165,7 +176,7 @@ void node_config_answer(struct node *n, const struct msg_setting *m)
     }
     if (m->status == MU_EAGAIN && !is_change(&a->m)) {
         a->sent = false;
-        a->again_ms = now_ms + AGAIN_MS;
+        node_at(n, &a->again, now_ms + AGAIN_MS, on_again);
         return;
     }
     local_say(n->local, slot, WIRE_SETTING, m, 0, m->request);
@@ -195,7 +206,7 @@ void node_config_lost(struct node *n)
                 answer(n, i, at, MU_EAGAIN, text);
             } else {
                 a->sent = false;
-                a->again_ms = NODE_NEVER; /* The welcome comes first. */
+                node_off(n, &a->again); /* The welcome comes first. */
                 at = &a->next;
             }
         }
@@ -216,28 +227,11 @@ void node_config_drop(struct node *n, uint32_t slot)
     }
 }
 
-/* ---- time ---- */
-
-static uint64_t due_ms(const struct node *n, const struct node_config_ask *a)
+static void on_late(void *data, struct timer *t)
 {
-    return a->due_ms + (line_is_away(n->line) ? 0 : LATE_MS);
-}
-
-uint64_t node_config_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        for (const struct node_config_ask *a = n->slots[i].configs; a != NULL; a = a->next) {
-            at_ms = MIN(at_ms, MIN(due_ms(n, a), a->again_ms));
-        }
-    }
-    return at_ms;
-}
-
-static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
-{
-    const struct node_config_ask *a = *at;
+    struct node *n = data;
+    struct node_config_ask *a = CONTAINER_OF(t, struct node_config_ask, late);
+    uint32_t slot = wid_slot(a->m.worker);
     char text[TEXT_MAX_LEN];
     const char *made = "";
 
@@ -248,28 +242,12 @@ static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
     if (line_is_away(n->line)) {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
                  a->m.key, line_where(n->line), made);
+    } else if (net_now_ms() < a->due_ms + LATE_MS) {
+        node_at(n, t, a->due_ms + LATE_MS, on_late);
+        return;
     } else {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);
     }
-    answer(n, slot, at, MU_ETIMEDOUT, text);
-}
-
-void node_config_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_config_ask **at = &n->slots[i].configs;
-
-        while (*at != NULL) {
-            if (due_ms(n, *at) <= now_ms) {
-                late(n, i, at);
-                continue;
-            }
-            if ((*at)->again_ms <= now_ms) {
-                (*at)->again_ms = NODE_NEVER;
-                pass_on(n, i, *at, now_ms);
-            }
-            at = &(*at)->next;
-        }
-    }
+    answer(n, slot, find(n, slot, a->m.request), MU_ETIMEDOUT, text);
 }

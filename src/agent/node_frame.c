@@ -18,6 +18,18 @@ static bool has_chosen_name(const struct node *n)
     return n->config->name == NULL && n->config->standalone == false;
 }
 
+static void say_idle(void *data, struct timer *t)
+{
+    const struct node *n = data;
+
+    if (n->lives_n == 0 && !n->drained) {
+        log_info(NODE_AREA,
+                 "waiting: job '%s' has not taken this node in yet (it wants %u to %u "
+                 "nodes; \"muster status\" shows them)",
+                 n->config->job, n->config->min, n->config->max);
+    }
+}
+
 static void on_welcome(struct node *n, const struct msg_welcome *m)
 {
     struct agent_event e = {.kind = AGENT_ON_WELCOME, .u.welcome = m};
@@ -25,7 +37,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
     char error[NET_ERROR_MAX];
 
     if (!n->welcomed || m->run != n->life.run) {
-        n->idle_ms = net_now_ms() + IDLE_NOTE_MS;
+        node_after(n, &n->idle, IDLE_NOTE_MS, say_idle);
         log_info(NODE_AREA, "in job '%s' (run %u) as node '%s', %u worker%s", hello->job, m->run,
                  hello->name, hello->slots, hello->slots == 1 ? "" : "s");
     }
@@ -162,11 +174,9 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
         break;
     case WIRE_SYNCED:
         node_sync_answer(n, &msg->synced);
-        node_rearm(n);
         break;
     case WIRE_SETTING:
         node_config_answer(n, &msg->setting);
-        node_rearm(n);
         break;
     default:
         log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",

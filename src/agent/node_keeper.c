@@ -15,8 +15,8 @@
 static void forget(struct node *n, uint32_t slot)
 {
     n->slots[slot].cookie = 0;
-    n->slots[slot].stop_ms = NODE_NEVER;
-    n->slots[slot].exit.due_ms = NODE_NEVER;
+    node_off(n, &n->slots[slot].stop);
+    node_off(n, &n->slots[slot].exit.timer);
     local_forget(n->local, slot);
     node_sync_drop(n, slot);
     node_config_drop(n, slot);
@@ -56,6 +56,13 @@ static void take_exit(struct node *n, uint32_t slot)
     node_event(n, &e);
 }
 
+static void on_last_words(void *data, struct timer *t)
+{
+    struct node *n = data;
+
+    take_exit(n, (uint32_t)(CONTAINER_OF(t, struct node_slot, exit.timer) - n->slots));
+}
+
 /* That it has finished may be among its last words, so those come first. */
 static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *why)
 {
@@ -70,8 +77,7 @@ static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *wh
     x->code = code;
     snprintf(x->why, sizeof(x->why), "%s", why);
     if (local_is_attached(n->local, slot)) {
-        x->due_ms = net_now_ms() + LAST_WORDS_MS;
-        node_rearm(n);
+        node_after(n, &x->timer, LAST_WORDS_MS, on_last_words);
     } else {
         take_exit(n, slot);
     }
@@ -79,27 +85,8 @@ static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *wh
 
 void node_exit_detached(struct node *n, uint32_t slot)
 {
-    if (n->slots[slot].exit.due_ms != NODE_NEVER && !n->over) {
+    if (timer_is_on(&n->slots[slot].exit.timer) && !n->over) {
         take_exit(n, slot);
-    }
-}
-
-uint64_t node_exits_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].exit.due_ms);
-    }
-    return at_ms;
-}
-
-void node_exits_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].exit.due_ms <= now_ms && !n->over) {
-            take_exit(n, i);
-        }
     }
 }
 
@@ -137,7 +124,7 @@ static void on_lost(void *data)
     node_keeper_will(n, &(struct msg_welcome){.node = n->agent.node, .store = n->agent.store});
     for (uint32_t i = 0; i < n->config->slots; i++) {
         const struct node_exit *x = &n->slots[i].exit;
-        uint32_t code = x->due_ms != NODE_NEVER ? x->code : 128 + SIGKILL;
+        uint32_t code = timer_is_on(&x->timer) ? x->code : 128 + SIGKILL;
 
         if (n->slots[i].cookie != 0) {
             forget(n, i);

@@ -140,7 +140,7 @@ void node_slot_start(struct node *n, const struct agent_effect *e)
     s->pid = 0;
     s->worker = e->worker;
     s->stopping = s->told_ended = false;
-    s->stop_ms = NODE_NEVER;
+    node_off(n, &s->stop);
     set_own_addr(s, e->u.generation); /* before the next one's is chosen */
     set_generation(s, e->u.generation);
     rc = launch(n, e);
@@ -210,6 +210,13 @@ static uint32_t patience_ms(const struct node *n, uint32_t slot)
     return s->left ? n->config->grace_ms : BY_ITSELF_MS;
 }
 
+static void on_patience_over(void *data, struct timer *t)
+{
+    struct node *n = data;
+
+    keeper_stop(n->keeper, CONTAINER_OF(t, struct node_slot, stop)->cookie, n->config->grace_ms);
+}
+
 void node_slot_stop(struct node *n, uint32_t slot)
 {
     struct node_slot *s = &n->slots[slot];
@@ -220,7 +227,7 @@ void node_slot_stop(struct node *n, uint32_t slot)
     }
     s->stopping = true;
     if (wait_ms > 0) {
-        s->stop_ms = net_now_ms() + wait_ms;
+        node_after(n, &s->stop, wait_ms, on_patience_over);
     } else {
         keeper_stop(n->keeper, s->cookie, n->config->grace_ms);
     }
@@ -247,7 +254,7 @@ static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
 
     if (s->cookie != 0) {
         s->stopping = true;
-        s->stop_ms = NODE_NEVER;
+        node_off(n, &s->stop);
         keeper_stop(n->keeper, s->cookie, grace_ms);
     }
 }
@@ -262,32 +269,8 @@ void node_slot_kill_all(struct node *n, uint32_t grace_ms)
 void node_slot_kill_rest(struct node *n, uint32_t grace_ms)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].stop_ms == NODE_NEVER) {
+        if (!timer_is_on(&n->slots[i].stop)) {
             kill_slot(n, i, grace_ms);
-        }
-    }
-}
-
-uint64_t node_slots_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].stop_ms);
-    }
-    return at_ms;
-}
-
-void node_slots_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_slot *s = &n->slots[i];
-
-        if (s->stop_ms <= now_ms) {
-            s->stop_ms = NODE_NEVER;
-            if (s->cookie != 0) {
-                keeper_stop(n->keeper, s->cookie, n->config->grace_ms);
-            }
         }
     }
 }
@@ -318,7 +301,7 @@ static const char *make_log_dir(struct node *n)
 
 static void on_output(void *data)
 {
-    node_notes_look(data);
+    node_notes_look(data, false);
 }
 
 /* Once our name is known for sure: it is in the paths of the files. */

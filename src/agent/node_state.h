@@ -24,6 +24,7 @@
 #include "agent/output.h"
 #include "agent/ports.h"
 #include "base/log.h"
+#include "base/timers.h"
 #include "core/agent.h"
 #include "net/line.h"
 #include "proc/keeper.h"
@@ -34,13 +35,13 @@
 #define NODE_SYNCS_MAX 16 /* of a slot, unanswered */
 #define NODE_CONFIGS_MAX 64
 #define NODE_CONFIG_BYTES_MAX (4u << 20) /* of the values in them, all slots together */
-#define NODE_NEVER UINT64_MAX
-#define NODE_ALONE UINT32_MAX /* no rank */
+#define NODE_ALONE UINT32_MAX            /* no rank */
 
 /* A value that a worker wants to exchange, until it is answered. */
 struct node_sync {
     struct node_sync *next;
     uint64_t due_ms;
+    struct timer late;
     struct msg_sync m;
     uint8_t data[];
 };
@@ -49,17 +50,18 @@ struct node_sync {
 struct node_config_ask {
     struct node_config_ask *next;
     uint64_t due_ms;
-    uint64_t again_ms; /* when to ask again; NODE_NEVER: not before the next welcome */
-    bool sent;         /* over the connection that there is */
-    bool begun;        /* the worker has part of the answer */
+    struct timer late;
+    struct timer again; /* off: not before the next welcome */
+    bool sent;          /* over the connection that there is */
+    bool begun;         /* the worker has part of the answer */
     struct msg_config m;
     uint8_t value[];
 };
 
 /* The newest numbers of training that a worker has said. */
 struct node_metrics {
-    uint64_t due_ms;  /* when they are passed on; NODE_NEVER: they have been */
-    uint64_t next_ms; /* not before */
+    struct timer timer; /* until they are passed on */
+    uint64_t next_ms;   /* not before */
     wid worker;
     uint64_t step;
     uint32_t n;
@@ -68,15 +70,15 @@ struct node_metrics {
 
 /* A process that is gone. */
 struct node_exit {
-    uint64_t due_ms; /* until then what it said is still being read; NODE_NEVER: it is not */
+    struct timer timer; /* until then what it said is still being read */
     uint32_t code;
     char why[TEXT_MAX_LEN];
 };
 
 /* What is to be logged about it once its output is there. */
 struct node_note {
-    uint64_t due_ms; /* at the latest; NODE_NEVER: nothing */
-    uint32_t start;  /* whose output, see output_starts() */
+    struct timer timer; /* at the latest; off: nothing is to be logged */
+    uint32_t start;     /* whose output, see output_starts() */
     enum log_level level;
     char text[TEXT_MAX_LEN + 160];
 };
@@ -92,7 +94,7 @@ struct node_slot {
     bool told_ended;
     struct node_exit exit;
     struct node_note note;
-    uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
+    struct timer stop;           /* it may end by itself until then; off: nothing to wait for */
     char own_addr[ADDR_MAX_LEN]; /* of the process that runs */
     char addr[ADDR_MAX_LEN];     /* of the next one, and its port */
     uint32_t port;
@@ -120,7 +122,8 @@ struct node {
     char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
     int memory_fd;                      /* … held */
     uv_loop_t loop;
-    uv_timer_t timer;
+    uv_timer_t timer;     /* for the first of: */
+    struct timers timers; /* all that this node waits for */
     uv_signal_t signals[NODE_SIGNALS];
     struct agent agent;
     struct keeper *keeper;
@@ -147,9 +150,10 @@ struct node {
     struct msg_ended end;
     uint32_t refused_n; /* refusals in a row */
     bool drained;       /* a signal has asked for it */
-    uint64_t idle_ms;   /* when to say that we are still waiting; NODE_NEVER: not */
-    uint64_t force_ms;  /* when to end without the workers' exits; NODE_NEVER: not */
-    uint64_t drain_ms;  /* when a drain ends for those who are still there; NODE_NEVER: never */
+    struct timer tick;  /* core/agent's deadline */
+    struct timer idle;  /* when to say that we are still waiting */
+    struct timer force; /* when to end without the workers' exits */
+    struct timer drain; /* when a drain ends for those who are still there */
     bool over;
     int code;         /* what `muster run` exits with */
     int status;       /* not MU_OK: nothing was started, and … */
@@ -163,8 +167,10 @@ struct node {
 /* Handles it and whatever follows; e->now_ms is filled in. From callbacks, not from effects. */
 void node_event(struct node *n, struct agent_event *e);
 
-/* After something is due at another time than before. */
-void node_rearm(struct node *n);
+/* Calls fn(n, t) from the loop at that time, or as soon as it can; what t was armed for is void. */
+void node_at(struct node *n, struct timer *t, uint64_t at_ms, void (*fn)(void *n, struct timer *t));
+void node_after(struct node *n, struct timer *t, uint64_t ms, void (*fn)(void *n, struct timer *t));
+void node_off(struct node *n, struct timer *t);
 
 /* From anywhere: handled after the event at hand, or at once. report may be NULL; it is copied. */
 void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
@@ -200,8 +206,6 @@ void node_slot_say_life(struct node *n, uint32_t slot);
 void node_slot_kill_all(struct node *n, uint32_t grace_ms);
 /* As that, but for those who have been told to leave, and have time of their own to do so. */
 void node_slot_kill_rest(struct node *n, uint32_t grace_ms);
-uint64_t node_slots_deadline(const struct node *n);
-void node_slots_tick(struct node *n, uint64_t now_ms);
 int node_slots_open(struct node *n, char *error);
 
 /* ---- node_keeper.c ---- */
@@ -212,8 +216,6 @@ extern const struct keeper_handler node_keeper_handler;
 void node_keeper_will(struct node *n, const struct msg_welcome *m);
 /* Nothing more is to be read from the process of the slot. */
 void node_exit_detached(struct node *n, uint32_t slot);
-uint64_t node_exits_deadline(const struct node *n);
-void node_exits_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_note.c ---- */
 
@@ -221,10 +223,8 @@ void node_exits_tick(struct node *n, uint64_t now_ms);
 void node_note_exit(struct node *n, uint32_t slot, uint32_t code, const char *why);
 /* Says what is still to be said of the slot. */
 void node_note_say(struct node *n, uint32_t slot);
-/* Says what can be said by now. */
-void node_notes_look(struct node *n);
-uint64_t node_notes_deadline(const struct node *n);
-void node_notes_tick(struct node *n, uint64_t now_ms);
+/* Says what can be said by now; all: everything. */
+void node_notes_look(struct node *n, bool all);
 
 /* ---- node_local.c ---- */
 
@@ -253,8 +253,6 @@ void node_sync_repeat(struct node *n);
 void node_sync_end(struct node *n, uint32_t slot, int status, const char *text);
 /* … or forgotten: nobody is left to hear it. */
 void node_sync_drop(struct node *n, uint32_t slot);
-uint64_t node_sync_deadline(const struct node *n);
-void node_sync_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_config.c ---- */
 
@@ -270,8 +268,6 @@ void node_config_lost(struct node *n);
 void node_config_end(struct node *n, uint32_t slot, int status, const char *text);
 /* … or forgotten: nobody is left to hear it. */
 void node_config_drop(struct node *n, uint32_t slot);
-uint64_t node_config_deadline(const struct node *n);
-void node_config_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_metrics.c ---- */
 
@@ -279,8 +275,6 @@ void node_config_tick(struct node *n, uint64_t now_ms);
 void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *m);
 /* It says no more: the last is passed on now. */
 void node_metrics_flush(struct node *n, uint32_t slot);
-uint64_t node_metrics_deadline(const struct node *n);
-void node_metrics_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_signal.c ---- */
 

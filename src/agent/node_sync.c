@@ -35,7 +35,27 @@ static void drop(struct node *n, uint32_t slot, struct node_sync **at)
 
     *at = gone->next;
     n->slots[slot].syncs_n--;
+    node_off(n, &gone->late);
     free(gone);
+}
+
+static void on_late(void *data, struct timer *t)
+{
+    struct node *n = data;
+    struct node_sync *s = CONTAINER_OF(t, struct node_sync, late);
+    uint32_t slot = wid_slot(s->m.worker);
+    char text[TEXT_MAX_LEN];
+
+    if (line_is_away(n->line)) {
+        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", line_where(n->line));
+    } else if (net_now_ms() < s->due_ms + LATE_MS) {
+        node_at(n, t, s->due_ms + LATE_MS, on_late);
+        return;
+    } else {
+        snprintf(text, sizeof(text), "the orchestrator did not answer in time");
+    }
+    answer(n, slot, &s->m, MU_ETIMEDOUT, text);
+    drop(n, slot, find(n, slot, s->m.worker, s->m.request));
 }
 
 static void pass_on(struct node *n, const struct node_sync *s, uint64_t now_ms)
@@ -54,9 +74,7 @@ static struct node_sync *keep(struct node *n, uint32_t slot, const struct msg_sy
     if (s == NULL) {
         return NULL;
     }
-    s->next = NULL;
-    s->due_ms = net_now_ms() + m->wait_ms;
-    s->m = *m;
+    *s = (struct node_sync){.due_ms = net_now_ms() + m->wait_ms, .m = *m};
     s->m.data = s->data;
     if (m->data_n > 0) {
         memcpy(s->data, m->data, m->data_n);
@@ -66,6 +84,7 @@ static struct node_sync *keep(struct node *n, uint32_t slot, const struct msg_sy
     }
     *end = s;
     n->slots[slot].syncs_n++;
+    node_at(n, &s->late, s->due_ms, on_late);
     return s;
 }
 
@@ -139,50 +158,5 @@ void node_sync_drop(struct node *n, uint32_t slot)
 {
     while (n->slots[slot].syncs != NULL) {
         drop(n, slot, &n->slots[slot].syncs);
-    }
-}
-
-static uint64_t due_ms(const struct node *n, const struct node_sync *s)
-{
-    return s->due_ms + (line_is_away(n->line) ? 0 : LATE_MS);
-}
-
-uint64_t node_sync_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        for (const struct node_sync *s = n->slots[i].syncs; s != NULL; s = s->next) {
-            at_ms = MIN(at_ms, due_ms(n, s));
-        }
-    }
-    return at_ms;
-}
-
-static void late(struct node *n, uint32_t slot, const struct node_sync *s)
-{
-    char text[TEXT_MAX_LEN];
-
-    if (line_is_away(n->line)) {
-        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", line_where(n->line));
-    } else {
-        snprintf(text, sizeof(text), "the orchestrator did not answer in time");
-    }
-    answer(n, slot, &s->m, MU_ETIMEDOUT, text);
-}
-
-void node_sync_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_sync **at = &n->slots[i].syncs;
-
-        while (*at != NULL) {
-            if (due_ms(n, *at) <= now_ms) {
-                late(n, i, *at);
-                drop(n, i, at);
-            } else {
-                at = &(*at)->next;
-            }
-        }
     }
 }
