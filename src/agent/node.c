@@ -382,6 +382,8 @@ static struct node *make(const struct node_config *config, char *error)
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         n->slots[i].rank = NODE_ALONE;
+        TAILQ_INIT(&n->slots[i].syncs);
+        TAILQ_INIT(&n->slots[i].configs);
     }
     return n;
 }

@@ -23,26 +23,28 @@ static bool is_change(const struct msg_config *m)
 
 /* ---- the list ---- */
 
-static struct node_config_ask **find(struct node *n, uint32_t slot, uint64_t request)
+/* NULL: there is none. */
+static struct node_config_ask *find(struct node *n, uint32_t slot, uint64_t request)
 {
-    struct node_config_ask **at = &n->slots[slot].configs;
+    struct node_config_ask *a;
 
-    while (*at != NULL && (*at)->m.request != request) {
-        at = &(*at)->next;
+    TAILQ_FOREACH(a, &n->slots[slot].configs, link)
+    {
+        if (a->m.request == request) {
+            return a;
+        }
     }
-    return at;
+    return NULL;
 }
 
-static void drop(struct node *n, uint32_t slot, struct node_config_ask **at)
+static void drop(struct node *n, uint32_t slot, struct node_config_ask *a)
 {
-    struct node_config_ask *gone = *at;
-
-    *at = gone->next;
+    TAILQ_REMOVE(&n->slots[slot].configs, a, link);
     n->slots[slot].configs_n--;
-    n->config_bytes -= gone->m.value_n;
-    node_off(n, &gone->late);
-    node_off(n, &gone->again);
-    free(gone);
+    n->config_bytes -= a->m.value_n;
+    node_off(n, &a->late);
+    node_off(n, &a->again);
+    free(a);
 }
 
 static void on_late(void *data, struct timer *t);
@@ -50,7 +52,6 @@ static void on_late(void *data, struct timer *t);
 static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct msg_config *m)
 {
     struct node_config_ask *a = malloc(sizeof(*a) + m->value_n);
-    struct node_config_ask **end = &n->slots[slot].configs;
 
     if (a == NULL) {
         return NULL;
@@ -61,10 +62,7 @@ static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct 
     if (m->value_n > 0) {
         memcpy(a->value, m->value, m->value_n);
     }
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    *end = a;
+    TAILQ_INSERT_TAIL(&n->slots[slot].configs, a, link);
     n->slots[slot].configs_n++;
     n->config_bytes += m->value_n;
     node_at(n, &a->late, a->due_ms, on_late);
@@ -83,12 +81,12 @@ static void say(struct node *n, uint32_t slot, const struct msg_config *m, int s
     local_say(n->local, slot, WIRE_SETTING, &out, 0, m->request);
 }
 
-/* … and forgotten. */
-static void answer(struct node *n, uint32_t slot, struct node_config_ask **at, int status,
+/* Answered, and forgotten. */
+static void answer(struct node *n, uint32_t slot, struct node_config_ask *a, int status,
                    const char *text)
 {
-    say(n, slot, &(*at)->m, status, false, text);
-    drop(n, slot, at);
+    say(n, slot, &a->m, status, false, text);
+    drop(n, slot, a);
 }
 
 /* ---- to the orchestrator ---- */
@@ -124,7 +122,7 @@ void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m)
 
     if (n->ended) {
         say(n, slot, m, MU_EDONE, false, "the job is done");
-    } else if (*find(n, slot, m->request) != NULL) {
+    } else if (find(n, slot, m->request) != NULL) {
         log_debug(NODE_AREA, "slot %u asks twice under one number", slot);
     } else if (n->slots[slot].configs_n == NODE_CONFIGS_MAX ||
                n->config_bytes + m->value_n > NODE_CONFIG_BYTES_MAX) {
@@ -142,7 +140,10 @@ void node_config_repeat(struct node *n)
     uint64_t now_ms = net_now_ms();
 
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        for (struct node_config_ask *a = n->slots[i].configs; a != NULL; a = a->next) {
+        struct node_config_ask *a;
+
+        TAILQ_FOREACH(a, &n->slots[i].configs, link)
+        {
             pass_on(n, i, a, now_ms);
         }
     }
@@ -160,14 +161,12 @@ static bool is_in_vain(const struct node_config_ask *a, const struct msg_setting
 void node_config_answer(struct node *n, const struct msg_setting *m)
 {
     uint32_t slot = wid_slot(m->worker);
-    struct node_config_ask **at;
     struct node_config_ask *a;
     uint64_t now_ms = net_now_ms();
 
-    if (slot >= n->config->slots || *(at = find(n, slot, m->request)) == NULL) {
+    if (slot >= n->config->slots || (a = find(n, slot, m->request)) == NULL) {
         return; /* It has been answered. */
     }
-    a = *at;
     if (is_in_vain(a, m) && a->due_ms > now_ms) {
         a->m.after = m->version;
         a->sent = false;
@@ -182,7 +181,7 @@ void node_config_answer(struct node *n, const struct msg_setting *m)
     local_say(n->local, slot, WIRE_SETTING, m, 0, m->request);
     a->begun = true;
     if (m->status != MU_OK || !m->more) {
-        drop(n, slot, at);
+        drop(n, slot, a);
     }
 }
 
@@ -191,11 +190,10 @@ void node_config_answer(struct node *n, const struct msg_setting *m)
 void node_config_lost(struct node *n)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_config_ask **at = &n->slots[i].configs;
+        struct node_config_ask *a, *next;
 
-        while (*at != NULL) {
-            struct node_config_ask *a = *at;
-
+        for (a = TAILQ_FIRST(&n->slots[i].configs); a != NULL; a = next) {
+            next = TAILQ_NEXT(a, link);
             if (a->sent && is_change(&a->m)) {
                 char text[TEXT_MAX_LEN];
 
@@ -203,11 +201,10 @@ void node_config_lost(struct node *n)
                          "the orchestrator was lost before it answered: it is not known whether "
                          "the change of %.80s was made; read it again",
                          a->m.key);
-                answer(n, i, at, MU_EAGAIN, text);
+                answer(n, i, a, MU_EAGAIN, text);
             } else {
                 a->sent = false;
                 node_off(n, &a->again); /* The welcome comes first. */
-                at = &a->next;
             }
         }
     }
@@ -215,15 +212,15 @@ void node_config_lost(struct node *n)
 
 void node_config_end(struct node *n, uint32_t slot, int status, const char *text)
 {
-    while (n->slots[slot].configs != NULL) {
-        answer(n, slot, &n->slots[slot].configs, status, text);
+    while (!TAILQ_EMPTY(&n->slots[slot].configs)) {
+        answer(n, slot, TAILQ_FIRST(&n->slots[slot].configs), status, text);
     }
 }
 
 void node_config_drop(struct node *n, uint32_t slot)
 {
-    while (n->slots[slot].configs != NULL) {
-        drop(n, slot, &n->slots[slot].configs);
+    while (!TAILQ_EMPTY(&n->slots[slot].configs)) {
+        drop(n, slot, TAILQ_FIRST(&n->slots[slot].configs));
     }
 }
 
@@ -249,5 +246,5 @@ static void on_late(void *data, struct timer *t)
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);
     }
-    answer(n, slot, find(n, slot, a->m.request), MU_ETIMEDOUT, text);
+    answer(n, slot, a, MU_ETIMEDOUT, text);
 }

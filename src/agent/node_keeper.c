@@ -5,7 +5,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #define LAST_WORDS_MS                                                          \
     1000 /* a process that is gone has said everything: it only has to be read \

@@ -29,6 +29,8 @@
 #include "net/line.h"
 #include "proc/keeper.h"
 
+#include <sys/queue.h>
+
 #define NODE_AREA "agent"
 #define NODE_QUEUE 512
 #define NODE_SIGNALS 4
@@ -39,7 +41,7 @@
 
 /* A value that a worker wants to exchange, until it is answered. */
 struct node_sync {
-    struct node_sync *next;
+    TAILQ_ENTRY(node_sync) link;
     uint64_t due_ms;
     struct timer late;
     struct msg_sync m;
@@ -48,7 +50,7 @@ struct node_sync {
 
 /* What a worker asks of the job's settings, until it is answered. */
 struct node_config_ask {
-    struct node_config_ask *next;
+    TAILQ_ENTRY(node_config_ask) link;
     uint64_t due_ms;
     struct timer late;
     struct timer again; /* off: not before the next welcome */
@@ -98,9 +100,9 @@ struct node_slot {
     char own_addr[ADDR_MAX_LEN]; /* of the process that runs */
     char addr[ADDR_MAX_LEN];     /* of the next one, and its port */
     uint32_t port;
-    struct node_sync *syncs;
+    TAILQ_HEAD(, node_sync) syncs;
     uint32_t syncs_n;
-    struct node_config_ask *configs;
+    TAILQ_HEAD(, node_config_ask) configs;
     uint32_t configs_n;
     struct node_metrics metrics;
 };

@@ -170,7 +170,6 @@ static void on_timer(uv_timer_t *timer)
         rc = conn_connect(timer->loop, l->config.to, l->config.tls, &handler, &l->config.limits, l,
                           &l->conn);
         if (rc != MU_OK) {
-            l->conn = NULL;
             say_away(l, mu_strerror(rc), now_ms);
             retry(l, now_ms);
         }

@@ -4,10 +4,8 @@
 #include "proc/keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,8 +13,7 @@
 #include <unistd.h>
 
 struct seat {
-    bool used;
-    uint64_t cookie;
+    uint64_t cookie; /* 0: free */
     pid_t pid;
     bool stop_unsent;
     uint32_t grace_ms;
@@ -133,7 +130,7 @@ static void on_gone(struct keeper *k)
                   WEXITSTATUS(status));
     }
     for (uint32_t i = 0; i < KEEPER_MAX; i++) {
-        if (k->seats[i].used) {
+        if (k->seats[i].cookie != 0) {
             keeper_hunt_add(&k->hunt, k->seats[i].pid, k->seats[i].cookie);
         }
     }
@@ -146,12 +143,12 @@ static void on_message(struct keeper *k, const struct keeper_message *m)
 
     mu_assert(m->place < KEEPER_MAX);
     s = &k->seats[m->place];
-    mu_assert(s->used && s->cookie == m->cookie);
+    mu_assert(m->cookie != 0 && s->cookie == m->cookie);
     if (m->kind == KEEPER_STARTED) {
         s->pid = m->pid;
         k->handler->started(k->data, m->cookie, m->pid);
     } else {
-        *s = (struct seat){.used = false};
+        *s = (struct seat){0};
         k->handler->exited(k->data, m->cookie, m->code, m->why);
     }
 }
@@ -270,20 +267,11 @@ err_memory:
     return MU_EIO;
 }
 
+/* Cookie 0: a free one. NULL: there is none. */
 static struct seat *find(struct keeper *k, uint64_t cookie)
 {
     for (uint32_t i = 0; i < KEEPER_MAX; i++) {
-        if (k->seats[i].used && k->seats[i].cookie == cookie) {
-            return &k->seats[i];
-        }
-    }
-    return NULL;
-}
-
-static struct seat *find_free(struct keeper *k)
-{
-    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
-        if (!k->seats[i].used) {
+        if (k->seats[i].cookie == cookie) {
             return &k->seats[i];
         }
     }
@@ -320,10 +308,10 @@ static int send_start(struct keeper *k, const struct seat *s, const struct keepe
 
 int keeper_start(struct keeper *k, const struct keeper_start *start)
 {
-    struct seat *s = find_free(k);
+    struct seat *s = find(k, 0);
     int command_fd, rc;
 
-    mu_assert(start->argv[0] != NULL);
+    mu_assert(start->cookie != 0 && start->argv[0] != NULL);
     if (k->gone || k->closing) {
         return MU_EIO;
     }
@@ -341,14 +329,14 @@ int keeper_start(struct keeper *k, const struct keeper_start *start)
     rc = send_start(k, s, start, command_fd);
     close(command_fd);
     if (rc == MU_OK) {
-        *s = (struct seat){.used = true, .cookie = start->cookie};
+        *s = (struct seat){.cookie = start->cookie};
     }
     return rc;
 }
 
 void keeper_stop(struct keeper *k, uint64_t cookie, uint32_t grace_ms)
 {
-    struct seat *s = find(k, cookie);
+    struct seat *s = cookie != 0 ? find(k, cookie) : NULL;
 
     if (s == NULL || k->gone || k->closing) {
         return;

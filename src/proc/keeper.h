@@ -33,7 +33,7 @@ int keeper_open(uv_loop_t *loop, const char *exe, const struct keeper_handler *h
                 struct keeper **k_out);
 
 struct keeper_start {
-    uint64_t cookie;   /* random: names this start, and marks what it leaves behind */
+    uint64_t cookie;   /* random, not 0: names this start, and marks what it leaves behind */
     char *const *argv; /* found in PATH */
     char *const *env;  /* without KEEPER_MARKER, which is added */
     const char *dir;   /* NULL: the owner's */

@@ -135,16 +135,6 @@ static bool take_the_ended(struct keep *kp)
     }
 }
 
-static bool any_alive(const struct keep *kp)
-{
-    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
-        if (is_alive(&kp->places[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The ended place that a child is left over from: by session, or by marker; and if nothing else
  * runs here, it is of one of them anyway. */
 static struct place *place_of_stray(struct keep *kp, pid_t pid)
@@ -152,11 +142,12 @@ static struct place *place_of_stray(struct keep *kp, pid_t pid)
     pid_t session = getsid(pid);
     struct place *last = NULL;
     uint64_t marker = 0;
-    bool marked = proc_marker(pid, &marker);
+    bool marked = proc_marker(pid, &marker), any_alive = false;
 
     for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         struct place *p = &kp->places[i];
 
+        any_alive |= is_alive(p);
         if (p->state == PLACE_ENDED) {
             last = p;
             if (session == p->pid || (marked && marker == p->cookie)) {
@@ -164,7 +155,7 @@ static struct place *place_of_stray(struct keep *kp, pid_t pid)
             }
         }
     }
-    return any_alive(kp) ? NULL : last;
+    return any_alive ? NULL : last;
 }
 
 static void kill_if_left_over(void *data, pid_t pid)
