@@ -53,11 +53,6 @@ static void set_hex(struct vars *v, const char *name, uint64_t value)
     var->value = var->number;
 }
 
-void environ_marker(uint64_t marker, char text[ENVIRON_MARKER_LEN])
-{
-    snprintf(text, ENVIRON_MARKER_LEN, "%s=%016" PRIx64, ENVIRON_MARKER, marker);
-}
-
 const char *environ_get(char *const *env, const char *name)
 {
     size_t n = strlen(name);
@@ -226,7 +221,6 @@ static int set_all(struct vars *v, const struct environ_config *c, struct room *
 {
     int rc = MU_OK;
 
-    set_hex(v, ENVIRON_MARKER, c->marker);
     set(v, "MUSTER_JOB", c->job);
     set(v, "MUSTER_NODE", c->node);
     set_number(v, "MUSTER_SLOT", wid_slot(c->worker));

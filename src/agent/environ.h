@@ -4,12 +4,6 @@
 
 #include "core/message.h"
 
-/* Stands in the environment of every process of a start, and tells its strays from others. */
-#define ENVIRON_MARKER "MUSTER_MARKER"
-#define ENVIRON_MARKER_LEN 31 /* of "MUSTER_MARKER=0123456789abcdef", terminator included */
-
-void environ_marker(uint64_t marker, char text[ENVIRON_MARKER_LEN]);
-
 /* Where, when and how workers save checkpoints. */
 struct environ_ckpt {
     const char *dir;     /* absolute; NULL: all of this is as it is in `base` */
@@ -45,7 +39,6 @@ struct environ_config {
     bool heal;          /* false: as it is in `base` */
     const char *socket; /* of the agent (local.h); NULL: none */
     uint64_t cookie;
-    uint64_t marker;
 };
 
 /* Makes a NULL-terminated list in one piece, the caller's, to be given to free(). What `base` holds
@@ -62,7 +55,7 @@ struct environ_config {
  *   OMP_NUM_THREADS               1 when unset and slots > 1
  *   TF_CONFIG                     left out, with a warning, if it is longer than exec takes
  *   MUSTER_JOB, MUSTER_NODE, MUSTER_SLOT, MUSTER_RUN, MUSTER_GENERATION (0: none), MUSTER_SOCKET,
- *   MUSTER_COOKIE (16 hex digits), MUSTER_MARKER (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
+ *   MUSTER_COOKIE (16 hex digits), MUSTER_STEP_TIMEOUT_MS,
  *   MUSTER_NUMERICS, MUSTER_CKPT_DIR, MUSTER_CKPT_EVERY, MUSTER_CKPT_KEEP, MUSTER_CKPT_KEEP_EVERY,
  *   MUSTER_CKPT_SHARED, MUSTER_CKPT_ZSTD (1, or not there), MUSTER_CKPT_MEMORY, MUSTER_HEAL (1) */
 int environ_make(const struct environ_config *config, char ***env_out);

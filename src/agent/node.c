@@ -38,20 +38,19 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     struct node *n = ((struct node_effects *)base)->n;
 
     switch (e->kind) {
-    case AGENT_CONNECT:
-        node_link_connect(n);
+    case AGENT_CONNECT: /* The line does so by itself. */
         break;
     case AGENT_HELLO:
-        node_link_say(n, WIRE_HELLO, e->u.hello);
+        line_say(n->line, WIRE_HELLO, e->u.hello);
         break;
     case AGENT_RENEW:
-        node_link_say(n, WIRE_RENEW, e->u.renew);
+        line_say(n->line, WIRE_RENEW, e->u.renew);
         break;
     case AGENT_REPORTS:
-        node_link_say(n, WIRE_REPORTS, e->u.reports);
+        line_say(n->line, WIRE_REPORTS, e->u.reports);
         break;
     case AGENT_BYE:
-        node_link_say(n, WIRE_BYE, e->u.bye);
+        line_say(n->line, WIRE_BYE, e->u.bye);
         break;
     case AGENT_START:
         node_slot_start(n, e);
@@ -110,6 +109,11 @@ static void run_queue(struct node *n)
     }
 }
 
+static void on_tick(void *data, struct timer *t)
+{
+    node_event(data, &(struct agent_event){.kind = AGENT_ON_TICK});
+}
+
 void node_event(struct node *n, struct agent_event *e)
 {
     mu_assert(!n->busy);
@@ -119,7 +123,7 @@ void node_event(struct node *n, struct agent_event *e)
     }
     step(n, e);
     run_queue(n);
-    node_rearm(n);
+    node_at(n, &n->tick, agent_deadline(&n->agent), on_tick);
 }
 
 void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
@@ -134,7 +138,7 @@ void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint3
     }
     n->queue_n++;
     if (!n->busy) {
-        node_rearm(n);
+        node_after(n, &n->tick, 0, on_tick);
     }
 }
 
@@ -163,64 +167,43 @@ void node_fail(struct node *n, int status, const char *fmt, ...)
 
 /* ---- time ---- */
 
-static void say_idle(const struct node *n)
+static void on_timer(uv_timer_t *timer);
+
+static void wake_for_next(struct node *n)
 {
-    if (n->lives_n == 0 && !n->drained) {
-        log_info(NODE_AREA,
-                 "waiting: job '%s' has not taken this node in yet (it wants %u to %u "
-                 "nodes; \"muster status\" shows them)",
-                 n->config->job, n->config->min, n->config->max);
+    uint64_t now_ms = net_now_ms(), at_ms = timers_next_ms(&n->timers);
+
+    if (!n->over && at_ms != UINT64_MAX) {
+        uv_timer_start(&n->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
     }
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     struct node *n = timer->data;
-    struct agent_event e = {.kind = AGENT_ON_TICK};
     uint64_t now_ms = net_now_ms();
+    struct timer *t;
 
-    if (n->over) {
-        return;
+    while (!n->over && (t = timers_take(&n->timers, now_ms)) != NULL) {
+        t->fn(n, t);
     }
-    if (n->force_ms <= now_ms) {
-        node_end(n, 1);
-        return;
-    }
-    if (n->drain_ms <= now_ms) {
-        n->drain_ms = NODE_NEVER;
-        log_warn(NODE_AREA, "still here after --grace: stopping the workers");
-        node_slot_kill_rest(n, n->config->grace_ms);
-    }
-    if (n->idle_ms <= now_ms) {
-        n->idle_ms = NODE_NEVER;
-        say_idle(n);
-    }
-    node_link_tick(n, now_ms);
-    node_slots_tick(n, now_ms);
-    node_exits_tick(n, now_ms);
-    node_notes_tick(n, now_ms);
-    node_sync_tick(n, now_ms);
-    node_config_tick(n, now_ms);
-    node_metrics_tick(n, now_ms);
-    node_event(n, &e);
+    wake_for_next(n);
 }
 
-void node_rearm(struct node *n)
+void node_at(struct node *n, struct timer *t, uint64_t at_ms, void (*fn)(void *n, struct timer *t))
 {
-    uint64_t now_ms = net_now_ms();
-    uint64_t at_ms = MIN(agent_deadline(&n->agent), node_link_deadline(n));
+    timers_arm(&n->timers, t, at_ms, fn);
+    wake_for_next(n);
+}
 
-    if (n->over || n->busy) {
-        return;
-    }
-    at_ms = MIN(at_ms, MIN(node_slots_deadline(n), node_exits_deadline(n)));
-    at_ms = MIN(at_ms, MIN(node_notes_deadline(n), node_sync_deadline(n)));
-    at_ms = MIN(at_ms, MIN(node_config_deadline(n), node_metrics_deadline(n)));
-    at_ms = MIN(at_ms, MIN(n->idle_ms, MIN(n->force_ms, n->drain_ms)));
-    if (n->queue_n > 0) {
-        at_ms = now_ms;
-    }
-    uv_timer_start(&n->timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 0, 0);
+void node_after(struct node *n, struct timer *t, uint64_t ms, void (*fn)(void *n, struct timer *t))
+{
+    node_at(n, t, net_now_ms() + ms, fn);
+}
+
+void node_off(struct node *n, struct timer *t)
+{
+    timers_disarm(&n->timers, t);
 }
 
 /* ---- from start to end ---- */
@@ -248,8 +231,8 @@ static int init_agent(struct node *n, char *error)
 
     n->name.fd = -1;
     if (name == NULL) {
-        snprintf(scope, sizeof(scope), "%.60s/%.60s", config->standalone ? "-" : n->link.where,
-                 config->job);
+        snprintf(scope, sizeof(scope), "%.60s/%.60s",
+                 config->standalone ? "-" : line_where(n->line), config->job);
         node_name_open(&n->name, scope);
         name = n->name.name;
     }
@@ -271,11 +254,10 @@ static int init_agent(struct node *n, char *error)
 
 static int open_parts(struct node *n, char *error)
 {
-    uint64_t seed;
     int rc = node_addr_open(n, error);
 
     if (rc == MU_OK) {
-        rc = node_link_open(n, error);
+        rc = node_line_open(n, error);
     }
     if (rc == MU_OK) {
         rc = init_agent(n, error);
@@ -287,12 +269,10 @@ static int open_parts(struct node *n, char *error)
         return rc;
     }
     n->dial = (struct relay_dial){
-        .loop = &n->loop, .to = &n->config->endpoints, .tls = n->link.tls, .job = n->config->job};
+        .loop = &n->loop, .to = &n->config->endpoints, .tls = n->tls, .job = n->config->job};
     if (!n->config->standalone) { /* What that one keeps is gone with the run. */
         local_relay(n->local, &n->dial);
     }
-    random_bytes(&seed, sizeof(seed));
-    prng_init(&n->prng, seed);
     rc = keeper_open(&n->loop, "/proc/self/exe", &node_keeper_handler, n, &n->keeper);
     if (rc == MU_OK) {
         rc = node_signals_open(n);
@@ -313,7 +293,7 @@ static void say_end(const struct node *n)
     } else if (n->ended && n->end.failed) {
         log_error(NODE_AREA, "job '%s' failed%s%s; exit code %d", job,
                   n->end.why[0] != '\0' ? ": " : "", n->end.why, n->code);
-    } else if (n->ended && !n->link.welcomed) {
+    } else if (n->ended && !n->welcomed) {
         log_info(NODE_AREA,
                  "job '%s' was done before this node came (run %u, step %llu)%s%s: nothing was "
                  "started; exit code %d. To run it again, start with --rerun",
@@ -337,7 +317,7 @@ static void on_guard(uv_timer_t *timer)
 
 static void close_parts(struct node *n)
 {
-    node_link_close(n, FLUSH_MS);
+    line_close(n->line, FLUSH_MS);
     node_memory_close(n);
     if (n->keeper != NULL) {
         keeper_close(n->keeper);
@@ -354,7 +334,7 @@ static void close_parts(struct node *n)
     uv_timer_start(&n->timer, on_guard, GUARD_MS, 0);
     uv_unref((uv_handle_t *)&n->timer);
     uv_run(&n->loop, UV_RUN_DEFAULT);
-    node_notes_tick(n, NODE_NEVER - 1);
+    node_notes_look(n, true);
     node_signals_close(n);
     uv_close((uv_handle_t *)&n->timer, NULL);
     uv_run(&n->loop, UV_RUN_NOWAIT);
@@ -365,7 +345,7 @@ static void close_parts(struct node *n)
         node_sync_drop(n, i);
         node_config_drop(n, i);
     }
-    tls_close(n->link.tls);
+    tls_close(n->tls);
     alone_close(n->alone);
     agent_close(&n->agent);
     node_name_close(&n->name);
@@ -379,8 +359,7 @@ static int run(struct node *n, char *error)
     if (rc != MU_OK) {
         return rc;
     }
-    node_link_connect(n);
-    node_rearm(n);
+    node_after(n, &n->tick, 0, on_tick);
     while (!n->over) {
         uv_run(&n->loop, UV_RUN_DEFAULT);
     }
@@ -399,13 +378,12 @@ static struct node *make(const struct node_config *config, char *error)
     n->config = config;
     n->error = error;
     n->name.fd = -1;
-    n->idle_ms = n->force_ms = n->drain_ms = NODE_NEVER;
     uv_timer_init(&n->loop, &n->timer);
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        n->slots[i].stop_ms = n->slots[i].exit.due_ms = n->slots[i].note.due_ms = NODE_NEVER;
-        n->slots[i].metrics.due_ms = NODE_NEVER;
         n->slots[i].rank = NODE_ALONE;
+        TAILQ_INIT(&n->slots[i].syncs);
+        TAILQ_INIT(&n->slots[i].configs);
     }
     return n;
 }

@@ -23,47 +23,49 @@ static bool is_change(const struct msg_config *m)
 
 /* ---- the list ---- */
 
-static struct node_config_ask **find(struct node *n, uint32_t slot, uint64_t request)
+/* NULL: there is none. */
+static struct node_config_ask *find(struct node *n, uint32_t slot, uint64_t request)
 {
-    struct node_config_ask **at = &n->slots[slot].configs;
+    struct node_config_ask *a;
 
-    while (*at != NULL && (*at)->m.request != request) {
-        at = &(*at)->next;
+    TAILQ_FOREACH(a, &n->slots[slot].configs, link)
+    {
+        if (a->m.request == request) {
+            return a;
+        }
     }
-    return at;
+    return NULL;
 }
 
-static void drop(struct node *n, uint32_t slot, struct node_config_ask **at)
+static void drop(struct node *n, uint32_t slot, struct node_config_ask *a)
 {
-    struct node_config_ask *gone = *at;
-
-    *at = gone->next;
+    TAILQ_REMOVE(&n->slots[slot].configs, a, link);
     n->slots[slot].configs_n--;
-    n->config_bytes -= gone->m.value_n;
-    free(gone);
+    n->config_bytes -= a->m.value_n;
+    node_off(n, &a->late);
+    node_off(n, &a->again);
+    free(a);
 }
+
+static void on_late(void *data, struct timer *t);
 
 static struct node_config_ask *keep(struct node *n, uint32_t slot, const struct msg_config *m)
 {
     struct node_config_ask *a = malloc(sizeof(*a) + m->value_n);
-    struct node_config_ask **end = &n->slots[slot].configs;
 
     if (a == NULL) {
         return NULL;
     }
-    *a = (struct node_config_ask){
-        .due_ms = net_now_ms() + m->wait_ms, .again_ms = NODE_NEVER, .m = *m};
+    *a = (struct node_config_ask){.due_ms = net_now_ms() + m->wait_ms, .m = *m};
     a->m.worker = n->slots[slot].worker; /* Whatever it says: the answer is to find this slot. */
     a->m.value = a->value;
     if (m->value_n > 0) {
         memcpy(a->value, m->value, m->value_n);
     }
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    *end = a;
+    TAILQ_INSERT_TAIL(&n->slots[slot].configs, a, link);
     n->slots[slot].configs_n++;
     n->config_bytes += m->value_n;
+    node_at(n, &a->late, a->due_ms, on_late);
     return a;
 }
 
@@ -79,12 +81,12 @@ static void say(struct node *n, uint32_t slot, const struct msg_config *m, int s
     local_say(n->local, slot, WIRE_SETTING, &out, 0, m->request);
 }
 
-/* … and forgotten. */
-static void answer(struct node *n, uint32_t slot, struct node_config_ask **at, int status,
+/* Answered, and forgotten. */
+static void answer(struct node *n, uint32_t slot, struct node_config_ask *a, int status,
                    const char *text)
 {
-    say(n, slot, &(*at)->m, status, false, text);
-    drop(n, slot, at);
+    say(n, slot, &a->m, status, false, text);
+    drop(n, slot, a);
 }
 
 /* ---- to the orchestrator ---- */
@@ -102,9 +104,16 @@ static void pass_on(struct node *n, uint32_t slot, struct node_config_ask *a, ui
         a->begun = false;
     }
     a->sent = true;
-    a->again_ms = NODE_NEVER;
+    node_off(n, &a->again);
     m.wait_ms = (uint32_t)(m.verb == CONFIG_WATCH ? MIN(left_ms, WATCH_MS) : left_ms);
-    node_link_say(n, WIRE_CONFIG, &m);
+    line_say(n->line, WIRE_CONFIG, &m);
+}
+
+static void on_again(void *data, struct timer *t)
+{
+    struct node_config_ask *a = CONTAINER_OF(t, struct node_config_ask, again);
+
+    pass_on(data, wid_slot(a->m.worker), a, net_now_ms());
 }
 
 void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m)
@@ -113,7 +122,7 @@ void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m)
 
     if (n->ended) {
         say(n, slot, m, MU_EDONE, false, "the job is done");
-    } else if (*find(n, slot, m->request) != NULL) {
+    } else if (find(n, slot, m->request) != NULL) {
         log_debug(NODE_AREA, "slot %u asks twice under one number", slot);
     } else if (n->slots[slot].configs_n == NODE_CONFIGS_MAX ||
                n->config_bytes + m->value_n > NODE_CONFIG_BYTES_MAX) {
@@ -131,7 +140,10 @@ void node_config_repeat(struct node *n)
     uint64_t now_ms = net_now_ms();
 
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        for (struct node_config_ask *a = n->slots[i].configs; a != NULL; a = a->next) {
+        struct node_config_ask *a;
+
+        TAILQ_FOREACH(a, &n->slots[i].configs, link)
+        {
             pass_on(n, i, a, now_ms);
         }
     }
@@ -149,14 +161,12 @@ static bool is_in_vain(const struct node_config_ask *a, const struct msg_setting
 void node_config_answer(struct node *n, const struct msg_setting *m)
 {
     uint32_t slot = wid_slot(m->worker);
-    struct node_config_ask **at;
     struct node_config_ask *a;
     uint64_t now_ms = net_now_ms();
 
-    if (slot >= n->config->slots || *(at = find(n, slot, m->request)) == NULL) {
+    if (slot >= n->config->slots || (a = find(n, slot, m->request)) == NULL) {
         return; /* It has been answered. */
     }
-    a = *at;
     if (is_in_vain(a, m) && a->due_ms > now_ms) {
         a->m.after = m->version;
         a->sent = false;
@@ -165,13 +175,13 @@ void node_config_answer(struct node *n, const struct msg_setting *m)
     }
     if (m->status == MU_EAGAIN && !is_change(&a->m)) {
         a->sent = false;
-        a->again_ms = now_ms + AGAIN_MS;
+        node_at(n, &a->again, now_ms + AGAIN_MS, on_again);
         return;
     }
     local_say(n->local, slot, WIRE_SETTING, m, 0, m->request);
     a->begun = true;
     if (m->status != MU_OK || !m->more) {
-        drop(n, slot, at);
+        drop(n, slot, a);
     }
 }
 
@@ -180,11 +190,10 @@ void node_config_answer(struct node *n, const struct msg_setting *m)
 void node_config_lost(struct node *n)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_config_ask **at = &n->slots[i].configs;
+        struct node_config_ask *a, *next;
 
-        while (*at != NULL) {
-            struct node_config_ask *a = *at;
-
+        for (a = TAILQ_FIRST(&n->slots[i].configs); a != NULL; a = next) {
+            next = TAILQ_NEXT(a, link);
             if (a->sent && is_change(&a->m)) {
                 char text[TEXT_MAX_LEN];
 
@@ -192,11 +201,10 @@ void node_config_lost(struct node *n)
                          "the orchestrator was lost before it answered: it is not known whether "
                          "the change of %.80s was made; read it again",
                          a->m.key);
-                answer(n, i, at, MU_EAGAIN, text);
+                answer(n, i, a, MU_EAGAIN, text);
             } else {
                 a->sent = false;
-                a->again_ms = NODE_NEVER; /* The welcome comes first. */
-                at = &a->next;
+                node_off(n, &a->again); /* The welcome comes first. */
             }
         }
     }
@@ -204,40 +212,23 @@ void node_config_lost(struct node *n)
 
 void node_config_end(struct node *n, uint32_t slot, int status, const char *text)
 {
-    while (n->slots[slot].configs != NULL) {
-        answer(n, slot, &n->slots[slot].configs, status, text);
+    while (!TAILQ_EMPTY(&n->slots[slot].configs)) {
+        answer(n, slot, TAILQ_FIRST(&n->slots[slot].configs), status, text);
     }
 }
 
 void node_config_drop(struct node *n, uint32_t slot)
 {
-    while (n->slots[slot].configs != NULL) {
-        drop(n, slot, &n->slots[slot].configs);
+    while (!TAILQ_EMPTY(&n->slots[slot].configs)) {
+        drop(n, slot, TAILQ_FIRST(&n->slots[slot].configs));
     }
 }
 
-/* ---- time ---- */
-
-static uint64_t due_ms(const struct node *n, const struct node_config_ask *a)
+static void on_late(void *data, struct timer *t)
 {
-    return a->due_ms + (n->link.away_ms == 0 ? LATE_MS : 0);
-}
-
-uint64_t node_config_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        for (const struct node_config_ask *a = n->slots[i].configs; a != NULL; a = a->next) {
-            at_ms = MIN(at_ms, MIN(due_ms(n, a), a->again_ms));
-        }
-    }
-    return at_ms;
-}
-
-static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
-{
-    const struct node_config_ask *a = *at;
+    struct node *n = data;
+    struct node_config_ask *a = CONTAINER_OF(t, struct node_config_ask, late);
+    uint32_t slot = wid_slot(a->m.worker);
     char text[TEXT_MAX_LEN];
     const char *made = "";
 
@@ -245,31 +236,15 @@ static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
         made =
             a->sent ? "; it is not known whether the change was made" : "; the change was not made";
     }
-    if (n->link.away_ms != 0) {
+    if (line_is_away(n->line)) {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
-                 a->m.key, n->link.where, made);
+                 a->m.key, line_where(n->line), made);
+    } else if (net_now_ms() < a->due_ms + LATE_MS) {
+        node_at(n, t, a->due_ms + LATE_MS, on_late);
+        return;
     } else {
         snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);
     }
-    answer(n, slot, at, MU_ETIMEDOUT, text);
-}
-
-void node_config_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_config_ask **at = &n->slots[i].configs;
-
-        while (*at != NULL) {
-            if (due_ms(n, *at) <= now_ms) {
-                late(n, i, at);
-                continue;
-            }
-            if ((*at)->again_ms <= now_ms) {
-                (*at)->again_ms = NODE_NEVER;
-                pass_on(n, i, *at, now_ms);
-            }
-            at = &(*at)->next;
-        }
-    }
+    answer(n, slot, a, MU_ETIMEDOUT, text);
 }

@@ -1,9 +1,13 @@
-/* What the orchestrator says, as events. */
+/* The line to the orchestrator, and what comes over it, as events. */
 #include "agent/node_state.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#define HANDSHAKE_MS 10000
+#define IDLE_MS 10000
+#define OUT_MAX (8u << 20)
 #define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 5 /* refusals, about a second: who just died has left its name by then */
 #define SAY_AFTER 3    /* refusals for now: what passes at once is not worth a line, … */
@@ -14,18 +18,31 @@ static bool has_chosen_name(const struct node *n)
     return n->config->name == NULL && n->config->standalone == false;
 }
 
+static void say_idle(void *data, struct timer *t)
+{
+    const struct node *n = data;
+
+    if (n->lives_n == 0 && !n->drained) {
+        log_info(NODE_AREA,
+                 "waiting: job '%s' has not taken this node in yet (it wants %u to %u "
+                 "nodes; \"muster status\" shows them)",
+                 n->config->job, n->config->min, n->config->max);
+    }
+}
+
 static void on_welcome(struct node *n, const struct msg_welcome *m)
 {
     struct agent_event e = {.kind = AGENT_ON_WELCOME, .u.welcome = m};
     const struct msg_hello *hello = &n->agent.config.hello;
     char error[NET_ERROR_MAX];
 
-    if (!n->link.welcomed || m->run != n->life.run) {
-        n->idle_ms = net_now_ms() + IDLE_NOTE_MS;
+    if (!n->welcomed || m->run != n->life.run) {
+        node_after(n, &n->idle, IDLE_NOTE_MS, say_idle);
         log_info(NODE_AREA, "in job '%s' (run %u) as node '%s', %u worker%s", hello->job, m->run,
                  hello->name, hello->slots, hello->slots == 1 ? "" : "s");
     }
-    node_link_welcome(n);
+    n->welcomed = true;
+    line_welcome(n->line);
     n->refused_n = 0;
     if (m->run != n->life.run) {
         n->life.run = m->run;
@@ -57,7 +74,7 @@ static void on_refused(struct node *n, const struct msg_refused *m)
     struct agent_event e = {.kind = AGENT_ON_REFUSED, .u.refused = &as};
 
     n->refused_n++;
-    if (m->status == MU_EEXIST && has_chosen_name(n) && !n->link.welcomed) {
+    if (m->status == MU_EEXIST && has_chosen_name(n) && !n->welcomed) {
         if (n->refused_n >= RENAME_AFTER) {
             node_name_next(&n->name);
             log_info(NODE_AREA, "there is a node of this host's name already; this one is '%s'",
@@ -70,13 +87,13 @@ static void on_refused(struct node *n, const struct msg_refused *m)
         log_warn(NODE_AREA, "%s; trying again for a while", m->text);
     } else if (m->status == MU_EAGAIN && n->refused_n % SAY_EVERY == SAY_AFTER) {
         log_warn(NODE_AREA, "the orchestrator at %s can't take this node in for now: %s",
-                 n->link.where, m->text);
+                 line_where(n->line), m->text);
     }
     node_event(n, &e);
     if (m->status == MU_ELIMIT && n->agent.last_code != 0) {
         log_error(NODE_AREA, "giving up: %s", m->text);
     } else if (!will_try_again(as.status) || n->agent.over) {
-        log_error(NODE_AREA, "the orchestrator at %s refused this node: %s", n->link.where,
+        log_error(NODE_AREA, "the orchestrator at %s refused this node: %s", line_where(n->line),
                   m->text);
     }
 }
@@ -130,8 +147,9 @@ static void on_ack(struct node *n, const struct msg_ack *m)
     }
 }
 
-void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg)
+static void on_frame(void *data, const struct wire_header *h, const union wire_any *msg)
 {
+    struct node *n = data;
     struct agent_event e = {0};
 
     switch (h->type) {
@@ -157,15 +175,61 @@ void node_frame(struct node *n, const struct wire_header *h, const union wire_an
         break;
     case WIRE_SYNCED:
         node_sync_answer(n, &msg->synced);
-        node_rearm(n);
         break;
     case WIRE_SETTING:
         node_config_answer(n, &msg->setting);
-        node_rearm(n);
         break;
     default:
         log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",
                   wire_name(h->type));
         break;
     }
+}
+
+static void on_opened(void *data, const char *peer)
+{
+    struct node *n = data;
+
+    if (!n->over) {
+        node_addr_learn(n, peer);
+        node_event(n, &(struct agent_event){.kind = AGENT_ON_CONNECTED});
+    }
+}
+
+static void on_lost(void *data)
+{
+    struct node *n = data;
+
+    if (!n->over) {
+        node_config_lost(n);
+        node_event(n, &(struct agent_event){.kind = AGENT_ON_CLOSED});
+    }
+}
+
+static void on_failed(void *data, int status, const char *why)
+{
+    node_fail(data, status, "%s", why);
+}
+
+int node_line_open(struct node *n, char *error)
+{
+    static const struct line_handler handler = {
+        .opened = on_opened, .frame = on_frame, .lost = on_lost, .failed = on_failed};
+    const struct node_config *config = n->config;
+    struct line_config lc = {.to = &config->endpoints,
+                             .limits = {.handshake_ms = HANDSHAKE_MS,
+                                        .idle_ms = MAX(IDLE_MS, 4 * config->monitor_ms),
+                                        .out_max = OUT_MAX},
+                             .area = NODE_AREA,
+                             .meanwhile = "work goes on"};
+    int rc = tls_client_open(&config->token, &n->tls, error);
+
+    if (rc == MU_OK) {
+        lc.tls = n->tls;
+        rc = line_open(&n->loop, &lc, &handler, n, &n->line);
+        if (rc != MU_OK) {
+            snprintf(error, NET_ERROR_MAX, "out of memory");
+        }
+    }
+    return rc;
 }

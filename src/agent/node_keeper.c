@@ -1,10 +1,10 @@
 /* What the keeper says: a process runs, has ended, or the keeper itself is lost. */
 #include "agent/node_state.h"
+#include "agent/will.h"
 #include "base/log.h"
 
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #define LAST_WORDS_MS                                                          \
     1000 /* a process that is gone has said everything: it only has to be read \
@@ -14,20 +14,31 @@
 static void forget(struct node *n, uint32_t slot)
 {
     n->slots[slot].cookie = 0;
-    n->slots[slot].stop_ms = NODE_NEVER;
-    n->slots[slot].exit.due_ms = NODE_NEVER;
+    node_off(n, &n->slots[slot].stop);
+    node_off(n, &n->slots[slot].exit.timer);
     local_forget(n->local, slot);
     node_sync_drop(n, slot);
     node_config_drop(n, slot);
 }
 
-static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
+/* n->config->slots: none. */
+static uint32_t slot_of(const struct node *n, uint64_t cookie)
+{
+    uint32_t slot = 0;
+
+    while (slot < n->config->slots && n->slots[slot].cookie != cookie) {
+        slot++;
+    }
+    return slot;
+}
+
+static void on_started(void *data, uint64_t cookie, int pid)
 {
     struct node *n = data;
-    struct node_slot *s = &n->slots[slot];
+    uint32_t slot = slot_of(n, cookie);
 
-    if (cookie == s->cookie) {
-        s->pid = pid;
+    if (slot < n->config->slots) {
+        n->slots[slot].pid = pid;
         node_note_say(n, slot); /* The one before, if that is still to be told. */
         log_info(NODE_AREA, "%s (node %s, slot %u), pid %d", node_slot_who(n, slot).text,
                  n->life.node, slot, pid);
@@ -44,21 +55,28 @@ static void take_exit(struct node *n, uint32_t slot)
     node_event(n, &e);
 }
 
-/* That it has finished may be among its last words, so those come first. */
-static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code, const char *why)
+static void on_last_words(void *data, struct timer *t)
 {
     struct node *n = data;
+
+    take_exit(n, (uint32_t)(CONTAINER_OF(t, struct node_slot, exit.timer) - n->slots));
+}
+
+/* That it has finished may be among its last words, so those come first. */
+static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *why)
+{
+    struct node *n = data;
+    uint32_t slot = slot_of(n, cookie);
     struct node_exit *x;
 
-    if (slot >= n->config->slots || cookie != n->slots[slot].cookie || n->over) {
+    if (slot >= n->config->slots || n->over) {
         return;
     }
     x = &n->slots[slot].exit;
     x->code = code;
     snprintf(x->why, sizeof(x->why), "%s", why);
     if (local_is_attached(n->local, slot)) {
-        x->due_ms = net_now_ms() + LAST_WORDS_MS;
-        node_rearm(n);
+        node_after(n, &x->timer, LAST_WORDS_MS, on_last_words);
     } else {
         take_exit(n, slot);
     }
@@ -66,41 +84,22 @@ static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code,
 
 void node_exit_detached(struct node *n, uint32_t slot)
 {
-    if (n->slots[slot].exit.due_ms != NODE_NEVER && !n->over) {
+    if (timer_is_on(&n->slots[slot].exit.timer) && !n->over) {
         take_exit(n, slot);
-    }
-}
-
-uint64_t node_exits_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].exit.due_ms);
-    }
-    return at_ms;
-}
-
-void node_exits_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].exit.due_ms <= now_ms && !n->over) {
-            take_exit(n, i);
-        }
     }
 }
 
 /* An orchestrator inside of us is gone with us. */
 void node_keeper_will(struct node *n, const struct msg_welcome *m)
 {
-    struct keeper_will will = {.bye = {.node = m->node,
-                                       .store = m->store,
-                                       .incarnation = n->agent.config.hello.incarnation},
-                               .endpoints = n->config->endpoints,
-                               .token = n->config->token};
+    struct will will = {.bye = {.node = m->node,
+                                .store = m->store,
+                                .incarnation = n->agent.config.hello.incarnation},
+                        .endpoints = n->config->endpoints,
+                        .token = n->config->token};
 
-    if (!n->config->standalone && n->keeper != NULL) {
-        keeper_set_will(n->keeper, &will);
+    if (!n->config->standalone && n->keeper != NULL && m->node != 0) {
+        keeper_set_will(n->keeper, &will, sizeof(will));
     }
 }
 
@@ -124,7 +123,7 @@ static void on_lost(void *data)
     node_keeper_will(n, &(struct msg_welcome){.node = n->agent.node, .store = n->agent.store});
     for (uint32_t i = 0; i < n->config->slots; i++) {
         const struct node_exit *x = &n->slots[i].exit;
-        uint32_t code = x->due_ms != NODE_NEVER ? x->code : 128 + SIGKILL;
+        uint32_t code = timer_is_on(&x->timer) ? x->code : 128 + SIGKILL;
 
         if (n->slots[i].cookie != 0) {
             forget(n, i);

@@ -52,17 +52,14 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         break;
     case WIRE_SYNC:
         node_sync_take(n, slot, &msg->sync);
-        node_rearm(n);
         return;
     case WIRE_METRICS:
         if (msg->metrics.worker == self) {
             node_metrics_take(n, slot, &msg->metrics);
-            node_rearm(n);
         }
         return;
     case WIRE_CONFIG:
         node_config_take(n, slot, &msg->config);
-        node_rearm(n);
         return;
     default:
         return;

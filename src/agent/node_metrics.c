@@ -12,11 +12,16 @@ static void pass_on(struct node *n, struct node_metrics *m)
     struct msg_metrics msg = {
         .worker = m->worker, .step = m->step, .metrics_n = m->n, .metrics = m->items};
 
-    m->due_ms = NODE_NEVER;
+    node_off(n, &m->timer);
     m->next_ms = net_now_ms() + METRICS_MS;
     if (n->agent.welcomed) {
-        node_link_say(n, WIRE_METRICS, &msg);
+        line_say(n->line, WIRE_METRICS, &msg);
     }
+}
+
+static void on_time(void *data, struct timer *t)
+{
+    pass_on(data, CONTAINER_OF(t, struct node_metrics, timer));
 }
 
 void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *msg)
@@ -28,9 +33,10 @@ void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *
     m->step = msg->step;
     m->n = msg->metrics_n;
     memcpy(m->items, msg->metrics, msg->metrics_n * sizeof(m->items[0]));
-    m->due_ms = MAX(m->next_ms, now_ms);
-    if (m->due_ms <= now_ms) {
+    if (m->next_ms <= now_ms) {
         pass_on(n, m);
+    } else {
+        node_at(n, &m->timer, m->next_ms, on_time);
     }
 }
 
@@ -38,26 +44,7 @@ void node_metrics_flush(struct node *n, uint32_t slot)
 {
     struct node_metrics *m = &n->slots[slot].metrics;
 
-    if (m->due_ms != NODE_NEVER) {
+    if (timer_is_on(&m->timer)) {
         pass_on(n, m);
-    }
-}
-
-uint64_t node_metrics_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].metrics.due_ms);
-    }
-    return at_ms;
-}
-
-void node_metrics_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].metrics.due_ms <= now_ms) {
-            pass_on(n, &n->slots[i].metrics);
-        }
     }
 }

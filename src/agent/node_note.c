@@ -37,13 +37,21 @@ static enum log_level describe(const struct node *n, uint32_t slot, uint32_t cod
     return LOG_WARN;
 }
 
+static void say(struct node *n, struct node_note *note)
+{
+    node_off(n, &note->timer);
+    log_write(note->level, NODE_AREA, "%s", note->text);
+}
+
+static void on_late(void *data, struct timer *t)
+{
+    say(data, CONTAINER_OF(t, struct node_note, timer));
+}
+
 void node_note_say(struct node *n, uint32_t slot)
 {
-    struct node_note *note = &n->slots[slot].note;
-
-    if (note->due_ms != NODE_NEVER) {
-        note->due_ms = NODE_NEVER;
-        log_write(note->level, NODE_AREA, "%s", note->text);
+    if (timer_is_on(&n->slots[slot].note.timer)) {
+        say(n, &n->slots[slot].note);
     }
 }
 
@@ -54,35 +62,17 @@ void node_note_exit(struct node *n, uint32_t slot, uint32_t code, const char *wh
     node_note_say(n, slot);
     note->level = describe(n, slot, code, why, note->text, sizeof(note->text));
     note->start = output_starts(n->output, slot);
-    note->due_ms = net_now_ms() + OUTPUT_MS;
-    node_notes_look(n);
+    node_after(n, &note->timer, OUTPUT_MS, on_late);
+    node_notes_look(n, false);
 }
 
-void node_notes_look(struct node *n)
+void node_notes_look(struct node *n, bool all)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].note.due_ms != NODE_NEVER &&
-            output_start_is_done(n->output, i, n->slots[i].note.start)) {
-            node_note_say(n, i);
-        }
-    }
-}
+        struct node_note *note = &n->slots[i].note;
 
-uint64_t node_notes_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].note.due_ms);
-    }
-    return at_ms;
-}
-
-void node_notes_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].note.due_ms <= now_ms) {
-            node_note_say(n, i);
+        if (timer_is_on(&note->timer) && (all || output_start_is_done(n->output, i, note->start))) {
+            say(n, note);
         }
     }
 }

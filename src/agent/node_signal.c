@@ -9,13 +9,27 @@
 
 static const int numbers[NODE_SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
+static void on_force(void *data, struct timer *t)
+{
+    node_end(data, 1);
+}
+
 static void stop_at_once(struct node *n, int number)
 {
     log_warn(NODE_AREA, "SIG%s again: stopping at once", sigabbrev_np(number));
     n->forced_code = 128 + number;
-    n->force_ms = MIN(n->force_ms, net_now_ms() + FORCE_MS);
+    if (!timer_is_on(&n->force)) {
+        node_after(n, &n->force, FORCE_MS, on_force);
+    }
     node_slot_kill_all(n, 0);
-    node_rearm(n);
+}
+
+static void on_grace_over(void *data, struct timer *t)
+{
+    struct node *n = data;
+
+    log_warn(NODE_AREA, "still here after --grace: stopping the workers");
+    node_slot_kill_rest(n, n->config->grace_ms);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -33,7 +47,7 @@ static void on_signal(uv_signal_t *handle, int number)
         return;
     }
     n->drained = true;
-    n->drain_ms = net_now_ms() + n->config->grace_ms;
+    node_after(n, &n->drain, n->config->grace_ms, on_grace_over);
     log_info(NODE_AREA,
              "draining (SIG%s): this node leaves job '%s' cleanly; again to stop at once",
              sigabbrev_np(number), n->config->job);

@@ -67,8 +67,7 @@ static uint64_t random_id(void)
     return id | 1;
 }
 
-static int make_environ(struct node *n, const struct agent_effect *e, uint64_t marker,
-                        char ***env_out)
+static int make_environ(struct node *n, const struct agent_effect *e, char ***env_out)
 {
     const struct node_config *config = n->config;
     struct environ_config ec = {.base = environ,
@@ -88,8 +87,7 @@ static int make_environ(struct node *n, const struct agent_effect *e, uint64_t m
                                 .ckpt = config->ckpt,
                                 .heal = config->heal,
                                 .socket = local_path(n->local),
-                                .cookie = n->slots[e->slot].cookie,
-                                .marker = marker};
+                                .cookie = n->slots[e->slot].cookie};
 
     ec.ckpt.memory_dir = node_memory_dir(n);
     return environ_make(&ec, env_out);
@@ -102,11 +100,10 @@ static int launch(struct node *n, const struct agent_effect *e)
     struct output_start os = {.slot = e->slot,
                               .rank = s->rank != NODE_ALONE ? s->rank : OUTPUT_NO_RANK,
                               .generation = s->generation};
-    struct keeper_start ks = {
-        .slot = e->slot, .cookie = s->cookie, .argv = config->argv, .marker = random_id()};
+    struct keeper_start ks = {.cookie = s->cookie, .argv = config->argv};
     char **env;
     int fds[2];
-    int rc = make_environ(n, e, ks.marker, &env);
+    int rc = make_environ(n, e, &env);
 
     if (rc != MU_OK) {
         return rc;
@@ -143,7 +140,7 @@ void node_slot_start(struct node *n, const struct agent_effect *e)
     s->pid = 0;
     s->worker = e->worker;
     s->stopping = s->told_ended = false;
-    s->stop_ms = NODE_NEVER;
+    node_off(n, &s->stop);
     set_own_addr(s, e->u.generation); /* before the next one's is chosen */
     set_generation(s, e->u.generation);
     rc = launch(n, e);
@@ -213,6 +210,13 @@ static uint32_t patience_ms(const struct node *n, uint32_t slot)
     return s->left ? n->config->grace_ms : BY_ITSELF_MS;
 }
 
+static void on_patience_over(void *data, struct timer *t)
+{
+    struct node *n = data;
+
+    keeper_stop(n->keeper, CONTAINER_OF(t, struct node_slot, stop)->cookie, n->config->grace_ms);
+}
+
 void node_slot_stop(struct node *n, uint32_t slot)
 {
     struct node_slot *s = &n->slots[slot];
@@ -223,9 +227,9 @@ void node_slot_stop(struct node *n, uint32_t slot)
     }
     s->stopping = true;
     if (wait_ms > 0) {
-        s->stop_ms = net_now_ms() + wait_ms;
+        node_after(n, &s->stop, wait_ms, on_patience_over);
     } else {
-        keeper_stop(n->keeper, slot, n->config->grace_ms);
+        keeper_stop(n->keeper, s->cookie, n->config->grace_ms);
     }
 }
 
@@ -241,7 +245,7 @@ void node_slot_replace(struct node *n, uint32_t slot)
              "noticed: it hangs. Another takes its place",
              slot, s->pid, (unsigned long long)n->agent.active);
     s->stopping = true;
-    keeper_stop(n->keeper, slot, MIN(n->config->grace_ms, (uint32_t)HUNG_GRACE_MS));
+    keeper_stop(n->keeper, s->cookie, MIN(n->config->grace_ms, (uint32_t)HUNG_GRACE_MS));
 }
 
 static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
@@ -250,8 +254,8 @@ static void kill_slot(struct node *n, uint32_t slot, uint32_t grace_ms)
 
     if (s->cookie != 0) {
         s->stopping = true;
-        s->stop_ms = NODE_NEVER;
-        keeper_stop(n->keeper, slot, grace_ms);
+        node_off(n, &s->stop);
+        keeper_stop(n->keeper, s->cookie, grace_ms);
     }
 }
 
@@ -265,32 +269,8 @@ void node_slot_kill_all(struct node *n, uint32_t grace_ms)
 void node_slot_kill_rest(struct node *n, uint32_t grace_ms)
 {
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        if (n->slots[i].stop_ms == NODE_NEVER) {
+        if (!timer_is_on(&n->slots[i].stop)) {
             kill_slot(n, i, grace_ms);
-        }
-    }
-}
-
-uint64_t node_slots_deadline(const struct node *n)
-{
-    uint64_t at_ms = NODE_NEVER;
-
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        at_ms = MIN(at_ms, n->slots[i].stop_ms);
-    }
-    return at_ms;
-}
-
-void node_slots_tick(struct node *n, uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < n->config->slots; i++) {
-        struct node_slot *s = &n->slots[i];
-
-        if (s->stop_ms <= now_ms) {
-            s->stop_ms = NODE_NEVER;
-            if (s->cookie != 0) {
-                keeper_stop(n->keeper, i, n->config->grace_ms);
-            }
         }
     }
 }
@@ -321,7 +301,7 @@ static const char *make_log_dir(struct node *n)
 
 static void on_output(void *data)
 {
-    node_notes_look(data);
+    node_notes_look(data, false);
 }
 
 /* Once our name is known for sure: it is in the paths of the files. */

@@ -1,7 +1,6 @@
 /* The inside of a node, shared by the files node*.c: one thread, one loop.
  *
  *   node.c         the loop, events in, effects out, the end
- *   node_link.c    the connection to the orchestrator
  *   node_slot.c    the processes of the slots
  *   node_keeper.c  what the keeper says of them, and how they end
  *   node_sync.c    values that workers exchange through the orchestrator
@@ -9,7 +8,7 @@
  *   node_metrics.c numbers of training, passed on
  *   node_addr.c    where other nodes reach the workers
  *   node_note.c    the word about a process that has ended
- *   node_frame.c   what the orchestrator says
+ *   node_frame.c   the line to the orchestrator, and what it says
  *   node_local.c   what workers say over the unix socket
  *   node_signal.c  SIGTERM and its like
  *
@@ -18,7 +17,6 @@
 #ifndef AGENT_NODE_STATE_H
 #define AGENT_NODE_STATE_H
 
-#include "agent/keeper.h"
 #include "agent/local.h"
 #include "agent/node.h"
 #include "agent/node_alone.h"
@@ -26,9 +24,12 @@
 #include "agent/output.h"
 #include "agent/ports.h"
 #include "base/log.h"
-#include "base/prng.h"
+#include "base/timers.h"
 #include "core/agent.h"
-#include "net/conn.h"
+#include "net/line.h"
+#include "proc/keeper.h"
+
+#include <sys/queue.h>
 
 #define NODE_AREA "agent"
 #define NODE_QUEUE 512
@@ -36,32 +37,33 @@
 #define NODE_SYNCS_MAX 16 /* of a slot, unanswered */
 #define NODE_CONFIGS_MAX 64
 #define NODE_CONFIG_BYTES_MAX (4u << 20) /* of the values in them, all slots together */
-#define NODE_NEVER UINT64_MAX
-#define NODE_ALONE UINT32_MAX /* no rank */
+#define NODE_ALONE UINT32_MAX            /* no rank */
 
 /* A value that a worker wants to exchange, until it is answered. */
 struct node_sync {
-    struct node_sync *next;
+    TAILQ_ENTRY(node_sync) link;
     uint64_t due_ms;
+    struct timer late;
     struct msg_sync m;
     uint8_t data[];
 };
 
 /* What a worker asks of the job's settings, until it is answered. */
 struct node_config_ask {
-    struct node_config_ask *next;
+    TAILQ_ENTRY(node_config_ask) link;
     uint64_t due_ms;
-    uint64_t again_ms; /* when to ask again; NODE_NEVER: not before the next welcome */
-    bool sent;         /* over the connection that there is */
-    bool begun;        /* the worker has part of the answer */
+    struct timer late;
+    struct timer again; /* off: not before the next welcome */
+    bool sent;          /* over the connection that there is */
+    bool begun;         /* the worker has part of the answer */
     struct msg_config m;
     uint8_t value[];
 };
 
 /* The newest numbers of training that a worker has said. */
 struct node_metrics {
-    uint64_t due_ms;  /* when they are passed on; NODE_NEVER: they have been */
-    uint64_t next_ms; /* not before */
+    struct timer timer; /* until they are passed on */
+    uint64_t next_ms;   /* not before */
     wid worker;
     uint64_t step;
     uint32_t n;
@@ -70,15 +72,15 @@ struct node_metrics {
 
 /* A process that is gone. */
 struct node_exit {
-    uint64_t due_ms; /* until then what it said is still being read; NODE_NEVER: it is not */
+    struct timer timer; /* until then what it said is still being read */
     uint32_t code;
     char why[TEXT_MAX_LEN];
 };
 
 /* What is to be logged about it once its output is there. */
 struct node_note {
-    uint64_t due_ms; /* at the latest; NODE_NEVER: nothing */
-    uint32_t start;  /* whose output, see output_starts() */
+    struct timer timer; /* at the latest; off: nothing is to be logged */
+    uint32_t start;     /* whose output, see output_starts() */
     enum log_level level;
     char text[TEXT_MAX_LEN + 160];
 };
@@ -94,28 +96,15 @@ struct node_slot {
     bool told_ended;
     struct node_exit exit;
     struct node_note note;
-    uint64_t stop_ms; /* it may end by itself until then; NODE_NEVER: nothing to wait for */
+    struct timer stop;           /* it may end by itself until then; off: nothing to wait for */
     char own_addr[ADDR_MAX_LEN]; /* of the process that runs */
     char addr[ADDR_MAX_LEN];     /* of the next one, and its port */
     uint32_t port;
-    struct node_sync *syncs;
+    TAILQ_HEAD(, node_sync) syncs;
     uint32_t syncs_n;
-    struct node_config_ask *configs;
+    TAILQ_HEAD(, node_config_ask) configs;
     uint32_t configs_n;
     struct node_metrics metrics;
-};
-
-struct node_link {
-    struct tls *tls;
-    struct conn *conn; /* NULL: none, not even one that is being made */
-    struct conn_limits limits;
-    char where[320]; /* the endpoints, for people */
-    char first[HOST_MAX_LEN + 16];
-    bool welcomed;     /* ever */
-    uint32_t tries_n;  /* since the last welcome */
-    uint64_t retry_ms; /* when to try next; NODE_NEVER: nothing to try */
-    uint64_t away_ms;  /* since when it is away; 0: it is not */
-    uint64_t note_ms;  /* when to say so again */
 };
 
 struct node_addr {
@@ -135,7 +124,8 @@ struct node {
     char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
     int memory_fd;                      /* … held */
     uv_loop_t loop;
-    uv_timer_t timer;
+    uv_timer_t timer;     /* for the first of: */
+    struct timers timers; /* all that this node waits for */
     uv_signal_t signals[NODE_SIGNALS];
     struct agent agent;
     struct keeper *keeper;
@@ -144,8 +134,9 @@ struct node {
     struct output *output;
     struct alone *alone;
     struct ports ports;
-    struct prng prng; /* jitter */
-    struct node_link link;
+    struct tls *tls;
+    struct line *line; /* to the orchestrator; training goes on without it */
+    bool welcomed;     /* ever */
     struct node_addr addr;
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
@@ -161,9 +152,10 @@ struct node {
     struct msg_ended end;
     uint32_t refused_n; /* refusals in a row */
     bool drained;       /* a signal has asked for it */
-    uint64_t idle_ms;   /* when to say that we are still waiting; NODE_NEVER: not */
-    uint64_t force_ms;  /* when to end without the workers' exits; NODE_NEVER: not */
-    uint64_t drain_ms;  /* when a drain ends for those who are still there; NODE_NEVER: never */
+    struct timer tick;  /* core/agent's deadline */
+    struct timer idle;  /* when to say that we are still waiting */
+    struct timer force; /* when to end without the workers' exits */
+    struct timer drain; /* when a drain ends for those who are still there */
     bool over;
     int code;         /* what `muster run` exits with */
     int status;       /* not MU_OK: nothing was started, and … */
@@ -177,8 +169,10 @@ struct node {
 /* Handles it and whatever follows; e->now_ms is filled in. From callbacks, not from effects. */
 void node_event(struct node *n, struct agent_event *e);
 
-/* After something is due at another time than before. */
-void node_rearm(struct node *n);
+/* Calls fn(n, t) from the loop at that time, or as soon as it can; what t was armed for is void. */
+void node_at(struct node *n, struct timer *t, uint64_t at_ms, void (*fn)(void *n, struct timer *t));
+void node_after(struct node *n, struct timer *t, uint64_t ms, void (*fn)(void *n, struct timer *t));
+void node_off(struct node *n, struct timer *t);
 
 /* From anywhere: handled after the event at hand, or at once. report may be NULL; it is copied. */
 void node_queue(struct node *n, enum agent_event_kind kind, uint32_t slot, uint32_t code,
@@ -191,23 +185,9 @@ void node_end(struct node *n, int code);
 void node_fail(struct node *n, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- node_link.c ---- */
-
-int node_link_open(struct node *n, char *error);
-/* Connects at once, then with back-off. */
-void node_link_connect(struct node *n);
-/* Dropped in silence if there is no connection. */
-void node_link_say(struct node *n, enum wire_type type, const void *msg);
-/* It has taken us in, or knows us again. */
-void node_link_welcome(struct node *n);
-uint64_t node_link_deadline(const struct node *n);
-void node_link_tick(struct node *n, uint64_t now_ms);
-void node_link_close(struct node *n, uint32_t flush_ms);
-
 /* ---- node_frame.c ---- */
 
-/* A frame of the orchestrator's. */
-void node_frame(struct node *n, const struct wire_header *h, const union wire_any *msg);
+int node_line_open(struct node *n, char *error);
 
 /* ---- node_slot.c ---- */
 
@@ -228,8 +208,6 @@ void node_slot_say_life(struct node *n, uint32_t slot);
 void node_slot_kill_all(struct node *n, uint32_t grace_ms);
 /* As that, but for those who have been told to leave, and have time of their own to do so. */
 void node_slot_kill_rest(struct node *n, uint32_t grace_ms);
-uint64_t node_slots_deadline(const struct node *n);
-void node_slots_tick(struct node *n, uint64_t now_ms);
 int node_slots_open(struct node *n, char *error);
 
 /* ---- node_keeper.c ---- */
@@ -240,8 +218,6 @@ extern const struct keeper_handler node_keeper_handler;
 void node_keeper_will(struct node *n, const struct msg_welcome *m);
 /* Nothing more is to be read from the process of the slot. */
 void node_exit_detached(struct node *n, uint32_t slot);
-uint64_t node_exits_deadline(const struct node *n);
-void node_exits_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_note.c ---- */
 
@@ -249,10 +225,8 @@ void node_exits_tick(struct node *n, uint64_t now_ms);
 void node_note_exit(struct node *n, uint32_t slot, uint32_t code, const char *why);
 /* Says what is still to be said of the slot. */
 void node_note_say(struct node *n, uint32_t slot);
-/* Says what can be said by now. */
-void node_notes_look(struct node *n);
-uint64_t node_notes_deadline(const struct node *n);
-void node_notes_tick(struct node *n, uint64_t now_ms);
+/* Says what can be said by now; all: everything. */
+void node_notes_look(struct node *n, bool all);
 
 /* ---- node_local.c ---- */
 
@@ -281,8 +255,6 @@ void node_sync_repeat(struct node *n);
 void node_sync_end(struct node *n, uint32_t slot, int status, const char *text);
 /* … or forgotten: nobody is left to hear it. */
 void node_sync_drop(struct node *n, uint32_t slot);
-uint64_t node_sync_deadline(const struct node *n);
-void node_sync_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_config.c ---- */
 
@@ -298,8 +270,6 @@ void node_config_lost(struct node *n);
 void node_config_end(struct node *n, uint32_t slot, int status, const char *text);
 /* … or forgotten: nobody is left to hear it. */
 void node_config_drop(struct node *n, uint32_t slot);
-uint64_t node_config_deadline(const struct node *n);
-void node_config_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_metrics.c ---- */
 
@@ -307,8 +277,6 @@ void node_config_tick(struct node *n, uint64_t now_ms);
 void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *m);
 /* It says no more: the last is passed on now. */
 void node_metrics_flush(struct node *n, uint32_t slot);
-uint64_t node_metrics_deadline(const struct node *n);
-void node_metrics_tick(struct node *n, uint64_t now_ms);
 
 /* ---- node_signal.c ---- */
 

@@ -25,8 +25,8 @@ static void on_room(void *data)
 {
     struct output *o = data;
 
-    for (struct stream *s = o->streams, *next; s != NULL; s = next) {
-        next = s->next;
+    for (struct stream *s = LIST_FIRST(&o->streams), *next; s != NULL; s = next) {
+        next = LIST_NEXT(s, link);
         stream_resume(s);
     }
     output_check(o);
@@ -148,7 +148,10 @@ err: /* A stream that was opened sees its end. */
 
 void output_set_rank(struct output *o, uint32_t slot, uint32_t rank)
 {
-    for (struct stream *s = o->streams; s != NULL; s = s->next) {
+    struct stream *s;
+
+    LIST_FOREACH(s, &o->streams, link)
+    {
         if (s->slot == slot && s->start == o->slots[slot].start) {
             s->rank = rank;
         }
@@ -179,8 +182,11 @@ uint32_t output_starts(const struct output *o, uint32_t slot)
 
 bool output_start_is_done(const struct output *o, uint32_t slot, uint32_t start)
 {
+    const struct stream *s;
+
     mu_assert(slot < SLOTS_MAX);
-    for (const struct stream *s = o->streams; s != NULL; s = s->next) {
+    LIST_FOREACH(s, &o->streams, link)
+    {
         if (s->slot == slot && s->start == start) {
             return false;
         }
@@ -201,8 +207,8 @@ static void on_flush_closed(uv_handle_t *timer)
 static void finish(struct output *o)
 {
     o->over = true;
-    while (o->streams != NULL) {
-        stream_end(o->streams);
+    while (!LIST_EMPTY(&o->streams)) {
+        stream_end(LIST_FIRST(&o->streams));
     }
     close_writers(o);
     uv_close((uv_handle_t *)&o->flush, on_flush_closed);

@@ -5,6 +5,8 @@
 #include "agent/output.h"
 #include "agent/output_writer.h"
 
+#include <sys/queue.h>
+
 #define STREAM_BYTES (64u << 10)
 #define STREAM_PARTIAL_MS 200
 
@@ -23,7 +25,7 @@ struct console {
 
 /* One pipe, from its start to its end. */
 struct stream {
-    struct stream *next, **link;
+    LIST_ENTRY(stream) link;
     struct output *output;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -57,7 +59,7 @@ struct output {
     struct lane lanes[2];
     struct console consoles[2];
     struct writer *files;
-    struct stream *streams;
+    LIST_HEAD(, stream) streams;
     struct slot_output slots[SLOTS_MAX];
     bool closing, over;
     bool told_no_dir;

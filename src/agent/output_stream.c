@@ -234,10 +234,7 @@ void stream_end(struct stream *s)
         writer_end(o->files, s->file);
         o->slots[s->slot].file_last = writer_last(o->files);
     }
-    *s->link = s->next;
-    if (s->next != NULL) {
-        s->next->link = s->link;
-    }
+    LIST_REMOVE(s, link);
     o->slots[s->slot].streams_n--;
     uv_close((uv_handle_t *)&s->poll, on_closed);
     uv_close((uv_handle_t *)&s->timer, on_closed);
@@ -308,12 +305,7 @@ int stream_open(struct output *o, const struct output_start *start, unsigned whi
     s->rank = start->rank;
     s->start = o->slots[s->slot].start;
     choose(s, start, which);
-    s->link = &o->streams;
-    s->next = o->streams;
-    if (s->next != NULL) {
-        s->next->link = &s->next;
-    }
-    o->streams = s;
+    LIST_INSERT_HEAD(&o->streams, s, link);
     o->slots[s->slot].streams_n++;
     uv_poll_start(&s->poll, UV_READABLE, on_readable);
     return MU_OK;

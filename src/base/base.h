@@ -13,6 +13,7 @@
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CONTAINER_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 _Noreturn void base_panic(const char *file, int line, const char *what);

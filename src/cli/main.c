@@ -1,6 +1,6 @@
 #include "cli/cli.h"
 
-#include "agent/keeper.h"
+#include "agent/will.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ const struct cli_command cli_commands[] = {
     {"token", "print the secret of an orchestrator", token_main, false},
     {"help", "explain muster or one of its commands", help_main, false},
     {"version", "print the version", version_main, false},
-    {"keeper", "what an agent starts its workers with", keeper_main, true},
+    {"keeper", "what an agent starts its workers with", will_keeper_main, true},
     {NULL, NULL, NULL, true},
 };
 

@@ -1,27 +1,94 @@
-/* Blocking, with deadlines, over the same sessions and the same inbox as the loop's connections. */
+/* Blocking, with deadlines: one of the loop's connections, on a loop that runs only in these calls.
+ */
 #include "net/client.h"
 
+#include "net/conn.h"
 #include "net/inbox.h"
-#include "net/socket.h"
 
-#include <errno.h>
-#include <openssl/err.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/queue.h>
 
-#define ADDRESSES_MAX 8u
-#define SAY_MS 30000u /* until the other side must have read it */
+#define HANDSHAKE_MS 60000u /* the caller's own time ends first, unless it has no end */
+#define SAY_MS 30000u       /* until the other side must have read it */
+
+/* A frame that has come and was not asked for yet. */
+struct heard {
+    STAILQ_ENTRY(heard) link;
+    struct wire_header h;
+    uint8_t payload[];
+};
 
 struct client {
-    int fd;
+    uv_loop_t loop;
+    uv_timer_t timer;
     struct tls *tls;
-    SSL *ssl;
-    char peer[64];
-    struct intake in;
+    bool open;         /* was, ever */
+    struct conn *conn; /* NULL: it is closed, and this is why: */
+    int status;
+    char why[NET_ERROR_MAX];
+    bool unsent; /* closed: before all that was said had left */
+    STAILQ_HEAD(, heard) heard;
+    struct heard *now; /* what desk.msg points into */
+    struct inbox_desk desk;
 };
+
+static int fail(char *error, int status, const char *why)
+{
+    snprintf(error, NET_ERROR_MAX, "%s", why);
+    return status;
+}
+
+static int fail_at(char *error, int status, const char *where, const char *why)
+{
+    snprintf(error, NET_ERROR_MAX, "%s: %s", where, why);
+    return status;
+}
+
+/* ---- what the connection says ---- */
+
+static void on_opened(struct conn *c)
+{
+    ((struct client *)conn_data(c))->open = true;
+}
+
+/* To a command, any end is too early. A dial that failed has said where. */
+static void on_closed(struct conn *c, int status, const char *why)
+{
+    struct client *cl = conn_data(c);
+
+    cl->conn = NULL;
+    cl->unsent = conn_queued(c) > 0;
+    cl->status = status == MU_OK ? MU_EIO : status;
+    if (cl->open) {
+        fail_at(cl->why, status, conn_peer(c), why);
+    } else {
+        fail(cl->why, status, why);
+    }
+}
+
+static void on_raw(struct conn *c, const struct wire_header *h, const uint8_t *payload)
+{
+    struct client *cl = conn_data(c);
+    struct heard *f = malloc(sizeof(*f) + h->length);
+
+    if (f == NULL) {
+        on_closed(c, MU_ENOMEM, "out of memory");
+        conn_close(c, 0);
+        return;
+    }
+    f->h = *h;
+    if (h->length > 0) {
+        memcpy(f->payload, payload, h->length);
+    }
+    STAILQ_INSERT_TAIL(&cl->heard, f, link);
+}
+
+static const struct conn_handler handler = {
+    .opened = on_opened, .raw = on_raw, .closed = on_closed};
+
+/* ---- waiting ---- */
 
 /* UINT64_MAX: never. */
 static uint64_t deadline(uint32_t wait_ms)
@@ -29,216 +96,82 @@ static uint64_t deadline(uint32_t wait_ms)
     return wait_ms == 0 ? UINT64_MAX : net_now_ms() + wait_ms;
 }
 
-static int wait_for(int fd, short events, uint64_t end_ms)
+static void on_timer(uv_timer_t *timer)
 {
-    for (;;) {
-        const uint64_t now_ms = net_now_ms();
-        struct pollfd p = {.fd = fd, .events = events};
-
-        if (now_ms >= end_ms) {
-            return MU_ETIMEDOUT;
-        }
-        const int rc = poll(&p, 1, end_ms == UINT64_MAX ? -1 : (int)MIN(end_ms - now_ms, 60000u));
-
-        if (rc > 0) {
-            return MU_OK;
-        }
-        if (rc < 0 && errno != EINTR) {
-            return MU_EIO;
-        }
-    }
 }
 
-/* After a call on the session that returned rc: MU_OK to call it again. */
-static int wait_session(struct client *cl, int rc, uint64_t end_ms, char *error)
+/* Lets the loop run until something has happened. MU_ETIMEDOUT, or why there is no connection. */
+static int turn(struct client *cl, uint64_t end_ms, char *error)
 {
-    char why[NET_ERROR_MAX / 2];
-    int status;
+    const uint64_t now_ms = net_now_ms();
 
-    switch (SSL_get_error(cl->ssl, rc)) {
-    case SSL_ERROR_WANT_READ:
-        status = wait_for(cl->fd, POLLIN, end_ms);
-        break;
-    case SSL_ERROR_WANT_WRITE:
-        status = wait_for(cl->fd, POLLOUT, end_ms);
-        break;
-    default:
-        status = tls_why(cl->ssl, rc, why, sizeof(why));
-        snprintf(error, NET_ERROR_MAX, "%s: %s", cl->peer, why);
-        return status == MU_OK ? MU_EIO : status;
+    if (now_ms >= end_ms) {
+        return fail_at(error, MU_ETIMEDOUT, conn_peer(cl->conn), "no answer in time");
     }
-    if (status != MU_OK) {
-        snprintf(error, NET_ERROR_MAX, "%s: %s", cl->peer,
-                 status == MU_ETIMEDOUT ? "no answer in time" : strerror(errno));
+    uv_update_time(&cl->loop);
+    if (end_ms != UINT64_MAX) {
+        uv_timer_start(&cl->timer, on_timer, end_ms - now_ms, 0);
     }
-    return status;
+    uv_run(&cl->loop, UV_RUN_ONCE);
+    uv_timer_stop(&cl->timer);
+    return cl->conn != NULL ? MU_OK : fail(error, cl->status, cl->why);
 }
 
-static int shake(struct client *cl, uint64_t end_ms, char *error)
-{
-    int rc = MU_OK;
-
-    cl->ssl = tls_session(cl->tls, cl->fd);
-    if (cl->ssl == NULL) {
-        snprintf(error, NET_ERROR_MAX, "out of memory");
-        return MU_ENOMEM;
-    }
-    while (rc == MU_OK) {
-        ERR_clear_error();
-        const int done = SSL_do_handshake(cl->ssl);
-
-        if (done == 1) {
-            break;
-        }
-        rc = wait_session(cl, done, end_ms, error);
-    }
-    if (rc == MU_OK && !tls_proved(cl->ssl)) {
-        snprintf(error, NET_ERROR_MAX, "%s: the other side did not prove that it knows the token",
-                 cl->peer);
-        rc = MU_EREFUSED;
-    }
-    return rc;
-}
-
-static void hang_up(struct client *cl)
-{
-    SSL_free(cl->ssl);
-    cl->ssl = NULL;
-    if (cl->fd >= 0) {
-        close(cl->fd);
-        cl->fd = -1;
-    }
-}
-
-static int try_address(struct client *cl, const struct sockaddr *sa, socklen_t n, uint64_t end_ms,
-                       char *error)
-{
-    address_print(sa, cl->peer, sizeof(cl->peer));
-    int failed = socket_dial(sa, n, &cl->fd);
-
-    if (failed == 0) {
-        const uint64_t connect_end_ms = MIN(end_ms, net_now_ms() + SOCKET_CONNECT_MS);
-        const int rc = wait_for(cl->fd, POLLOUT, connect_end_ms);
-
-        failed = rc == MU_OK ? socket_outcome(cl->fd) : rc == MU_ETIMEDOUT ? ETIMEDOUT : errno;
-    }
-    if (failed != 0) {
-        snprintf(error, NET_ERROR_MAX, "%s: %s", cl->peer, socket_why(failed));
-        hang_up(cl);
-        return failed == ETIMEDOUT ? MU_ETIMEDOUT : MU_EIO;
-    }
-    int rc = shake(cl, end_ms, error);
-
-    if (rc != MU_OK) {
-        hang_up(cl);
-    }
-    return rc;
-}
-
-static int try_endpoint(struct client *cl, const struct endpoint *e, uint64_t end_ms, char *error)
-{
-    struct sockaddr_storage addrs[ADDRESSES_MAX];
-    socklen_t len[ADDRESSES_MAX];
-    uint32_t n = 0;
-    int rc = endpoint_resolve(e, addrs, len, ADDRESSES_MAX, &n, error);
-
-    if (rc != MU_OK) {
-        return rc;
-    }
-    rc = MU_EIO;
-    for (uint32_t i = 0; i < n; i++) {
-        rc = try_address(cl, (const struct sockaddr *)&addrs[i], len[i], end_ms, error);
-        if (rc == MU_OK || rc == MU_EREFUSED) {
-            break;
-        }
-    }
-    return rc;
-}
-
-/* The reasons of all endpoints, one after the other; cut at the end. */
-static void append(char *all, const char *one)
-{
-    const size_t n = strlen(all), one_n = strnlen(one, NET_ERROR_MAX - 1 - n);
-
-    memcpy(all + n, one, one_n);
-    all[n + one_n] = '\0';
-}
+/* ---- for commands ---- */
 
 int client_open(const struct endpoints *to, const struct token *token, uint32_t wait_ms,
                 struct client **cl_out, char *error)
 {
+    const struct conn_limits limits = {.handshake_ms = HANDSHAKE_MS};
     const uint64_t end_ms = deadline(wait_ms);
     struct client *cl = calloc(1, sizeof(*cl));
-    char all[NET_ERROR_MAX] = "", why[NET_ERROR_MAX];
-    int rc = MU_ENOMEM, status = MU_EINVAL;
+    int rc;
 
-    if (cl == NULL) {
-        snprintf(error, NET_ERROR_MAX, "out of memory");
-        return MU_ENOMEM;
-    }
-    cl->fd = -1;
-    rc = tls_client_open(token, &cl->tls, error);
-    if (rc != MU_OK) {
+    if (to->n == 0) {
         free(cl);
+        return fail(error, MU_EINVAL, "no address to connect to");
+    }
+    if (cl == NULL || uv_loop_init(&cl->loop) != 0) {
+        free(cl);
+        return fail(error, MU_ENOMEM, "out of memory or of file descriptors");
+    }
+    STAILQ_INIT(&cl->heard);
+    uv_timer_init(&cl->loop, &cl->timer);
+    rc = tls_client_open(token, &cl->tls, error);
+    if (rc == MU_OK) {
+        rc = conn_connect(&cl->loop, to, cl->tls, &handler, &limits, cl, &cl->conn);
+        fail(error, rc, mu_strerror(rc));
+    }
+    while (rc == MU_OK && !conn_is_open(cl->conn)) {
+        rc = turn(cl, end_ms, error);
+    }
+    if (rc != MU_OK) {
+        client_close(cl);
         return rc;
     }
-    for (uint32_t i = 0; i < to->n; i++) {
-        rc = try_endpoint(cl, &to->at[i], end_ms, why);
-        if (rc == MU_OK) {
-            *cl_out = cl;
-            return MU_OK;
-        }
-        status = status == MU_EREFUSED ? status : rc;
-        append(all, all[0] != '\0' ? "; " : "");
-        append(all, why);
-    }
-    snprintf(error, NET_ERROR_MAX, "%s", to->n > 0 ? all : "no address to connect to");
-    client_close(cl);
-    return status;
+    *cl_out = cl;
+    return MU_OK;
 }
 
 int client_say(struct client *cl, enum wire_type type, const void *msg, uint64_t request,
                char *error)
 {
     const uint64_t end_ms = deadline(SAY_MS);
-    struct frame *f = frame_make(type, msg, 0, request);
-    size_t at = 0;
     int rc = MU_OK;
 
-    if (f == NULL) {
-        snprintf(error, NET_ERROR_MAX, "out of memory");
-        return MU_ENOMEM;
+    if (cl->conn == NULL) {
+        return fail(error, cl->status, cl->why);
     }
-    while (rc == MU_OK && at < f->n) {
-        ERR_clear_error();
-        const int sent = SSL_write(cl->ssl, f->bytes + at, (int)MIN(f->n - at, 16384u));
-
-        if (sent > 0) {
-            at += (size_t)sent;
-        } else {
-            rc = wait_session(cl, sent, end_ms, error);
-        }
+    conn_say(cl->conn, type, msg, 0, request);
+    uv_run(&cl->loop, UV_RUN_NOWAIT); /* Most often all of it leaves now. */
+    while (rc == MU_OK && cl->conn != NULL && conn_queued(cl->conn) > 0) {
+        rc = turn(cl, end_ms, error);
     }
-    frame_unref(f);
-    return rc;
-}
-
-static int fill(struct client *cl, uint64_t end_ms, char *error)
-{
-    for (;;) {
-        ERR_clear_error();
-        const int n = SSL_read(cl->ssl, cl->in.bytes, sizeof(cl->in.bytes));
-
-        if (n > 0) {
-            intake_filled(&cl->in, (size_t)n);
-            return MU_OK;
-        }
-        int rc = wait_session(cl, n, end_ms, error);
-
-        if (rc != MU_OK) {
-            return rc;
-        }
+    if (cl->conn != NULL) {
+        return rc;
     }
+    /* What has left may have been answered before the end: client_next() tells both. */
+    return cl->unsent ? fail(error, cl->status, cl->why) : MU_OK;
 }
 
 int client_next(struct client *cl, uint32_t wait_ms, struct wire_header *h_out,
@@ -248,32 +181,45 @@ int client_next(struct client *cl, uint32_t wait_ms, struct wire_header *h_out,
     struct wire_fault fault = {0};
     int rc;
 
-    while ((rc = intake_next(&cl->in, h_out, &fault)) == MU_EAGAIN) {
-        rc = fill(cl, end_ms, error);
-        if (rc != MU_OK) {
+    desk_clear(&cl->desk);
+    free(cl->now);
+    cl->now = NULL;
+    while (STAILQ_EMPTY(&cl->heard)) {
+        rc = cl->conn != NULL ? turn(cl, end_ms, error) : fail(error, cl->status, cl->why);
+        if (rc != MU_OK && STAILQ_EMPTY(&cl->heard)) {
             return rc;
         }
     }
+    cl->now = STAILQ_FIRST(&cl->heard);
+    STAILQ_REMOVE_HEAD(&cl->heard, link);
+    rc = desk_decode(&cl->desk, &cl->now->h, cl->now->payload, &fault);
     if (rc != MU_OK) {
-        snprintf(error, NET_ERROR_MAX, "%s: %s", cl->peer, fault.text);
-        return rc;
+        return fail(error, rc, fault.text);
     }
-    *msg_out = &cl->in.desk.msg;
+    *h_out = cl->now->h;
+    *msg_out = &cl->desk.msg;
     return MU_OK;
 }
 
 void client_close(struct client *cl)
 {
+    struct heard *f;
+
     if (cl == NULL) {
         return;
     }
-    if (cl->ssl != NULL) {
-        ERR_clear_error();
-        (void)SSL_shutdown(cl->ssl);
+    if (cl->conn != NULL) {
+        conn_close(cl->conn, 0);
     }
-    hang_up(cl);
-    ERR_clear_error();
+    uv_close((uv_handle_t *)&cl->timer, NULL);
+    uv_run(&cl->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&cl->loop);
+    while ((f = STAILQ_FIRST(&cl->heard)) != NULL) {
+        STAILQ_REMOVE_HEAD(&cl->heard, link);
+        free(f);
+    }
+    free(cl->now);
+    desk_close(&cl->desk);
     tls_close(cl->tls);
-    intake_close(&cl->in);
     free(cl);
 }

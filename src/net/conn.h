@@ -37,6 +37,9 @@ struct conn_handler {
      * muster's. MU_ELIMIT: it did not read. MU_ETIMEDOUT: said nothing. MU_EIO: network. MU_ENOMEM.
      * `why` is one sentence for a log. */
     void (*closed)(struct conn *c, int status, const char *why);
+    /* Unless NULL, instead of `frame`: nothing is decoded, nor its checksum looked at, see
+     * desk_decode(). */
+    void (*raw)(struct conn *c, const struct wire_header *h, const uint8_t *payload);
 };
 
 /* Takes over fd (a connected or connecting non-blocking socket) on success. tls NULL: plain.

@@ -10,7 +10,7 @@
 
 #define HELLO_MAX 4096u
 
-static void on_frame(struct conn *c, const struct wire_header *h)
+static void note_heard(struct conn *c)
 {
     c->heard_ms = uv_now(c->hub->loop);
     if (!c->heard) {
@@ -21,7 +21,6 @@ static void on_frame(struct conn *c, const struct wire_header *h)
             uv_timer_stop(&c->timer);
         }
     }
-    c->handler->frame(c, h, &c->hub->desk.msg);
 }
 
 static void take(struct conn *c, const uint8_t *bytes, size_t n)
@@ -35,6 +34,11 @@ static void take(struct conn *c, const uint8_t *bytes, size_t n)
         if (rc == MU_EAGAIN) {
             return;
         }
+        if (rc == MU_OK && c->handler->raw != NULL) {
+            note_heard(c);
+            c->handler->raw(c, &h, payload);
+            continue;
+        }
         if (rc == MU_OK) {
             rc = desk_decode(&c->hub->desk, &h, payload, &fault);
         }
@@ -42,7 +46,8 @@ static void take(struct conn *c, const uint8_t *bytes, size_t n)
             conn_fail(c, rc, fault.text);
             return;
         }
-        on_frame(c, &h);
+        note_heard(c);
+        c->handler->frame(c, &h, &c->hub->desk.msg);
         desk_clear(&c->hub->desk);
     }
 }

@@ -1,4 +1,4 @@
-/* Small things about sockets that dialing, listening and the blocking client share. */
+/* Small things about sockets that dialing and listening share. */
 #ifndef NET_SOCKET_H
 #define NET_SOCKET_H
 

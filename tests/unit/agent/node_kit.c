@@ -1,6 +1,6 @@
 #include "unit/agent/node_kit.h"
 
-#include "agent/keeper.h"
+#include "agent/will.h"
 #include "base/log.h"
 #include "orchestrator/orchestrator.h"
 #include "store/store.h"
@@ -24,7 +24,7 @@
 void kit_main(int argc, char **argv, int (*worker)(char *what))
 {
     if (argc > 1 && strcmp(argv[1], "keeper") == 0) {
-        exit(keeper_main(argc - 1, argv + 1));
+        exit(will_keeper_main(argc - 1, argv + 1));
     }
     if (argc > 2 && strcmp(argv[1], "worker") == 0 && worker != NULL) {
         exit(worker(argv[2]));

@@ -46,8 +46,7 @@ static struct environ_config config_of(const struct group *gr, wid worker)
                                    .restarts = 2,
                                    .max_restarts = 5,
                                    .socket = "/run/agent",
-                                   .cookie = 0xabc,
-                                   .marker = 0x1234};
+                                   .cookie = 0xabc};
 }
 
 static char **make(const struct environ_config *c)
@@ -101,7 +100,6 @@ static void a_rank_is_a_position_by_node_and_by_role(void **state)
                                        "MUSTER_GENERATION=17",
                                        "MUSTER_SOCKET=/run/agent",
                                        "MUSTER_COOKIE=0000000000000abc",
-                                       "MUSTER_MARKER=0000000000001234",
                                        NULL};
     struct environ_config c;
     struct group gr;
@@ -465,16 +463,6 @@ static void a_tf_config_that_exec_would_not_take_is_left_out(void **state)
     free(members);
 }
 
-static void the_marker_has_one_form(void **state)
-{
-    char text[ENVIRON_MARKER_LEN];
-
-    environ_marker(UINT64_MAX, text);
-    assert_string_equal(text, "MUSTER_MARKER=ffffffffffffffff");
-    environ_marker(1, text);
-    assert_string_equal(text, "MUSTER_MARKER=0000000000000001");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,7 +480,6 @@ int main(void)
         cmocka_unit_test(roles_have_their_own_indices_and_an_evaluator_is_in_no_cluster),
         cmocka_unit_test(there_is_one_chief_only),
         cmocka_unit_test(a_tf_config_that_exec_would_not_take_is_left_out),
-        cmocka_unit_test(the_marker_has_one_form),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

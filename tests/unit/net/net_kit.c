@@ -48,7 +48,8 @@ static void on_closed(struct conn *c, int status, const char *why)
     }
 }
 
-const struct conn_handler kit_handler = {on_opened, on_frame, on_closed};
+const struct conn_handler kit_handler = {
+    .opened = on_opened, .frame = on_frame, .closed = on_closed};
 
 static void on_tick(uv_timer_t *timer)
 {

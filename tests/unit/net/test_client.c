@@ -87,7 +87,8 @@ static void answer_big(struct conn *c, const struct wire_header *h, const union 
 
 static void a_long_answer_arrives_whole_and_then_the_end(void **state)
 {
-    const struct conn_handler handler = {kit_handler.opened, answer_big, kit_handler.closed};
+    const struct conn_handler handler = {
+        .opened = kit_handler.opened, .frame = answer_big, .closed = kit_handler.closed};
     const struct listen_config config = {0};
     struct served s;
     struct listener *l;
@@ -124,6 +125,35 @@ static void a_long_answer_arrives_whole_and_then_the_end(void **state)
     frame_unref(big);
 }
 
+/* The answer and the end may be there before client_say() is back: what was said has left all the
+ * same, and is answered. */
+static void an_answer_before_the_end_is_heard(void **state)
+{
+    struct served s;
+    struct client *cl;
+    struct wire_header h;
+    const union wire_any *msg;
+    char error[NET_ERROR_MAX];
+
+    served_open(&s, NULL);
+    s.k.server.close_in_frame = true;
+    s.k.server.close_flush_ms = 30000;
+    const struct endpoints to = kit_to("127.0.0.1:%u", listen_port(s.k.l));
+
+    for (uint64_t i = 1; i <= 300; i++) {
+        assert_int_equal(client_open(&to, &s.k.token, 30000, &cl, error), MU_OK);
+        assert_int_equal(client_say(cl, WIRE_RENEW, &(struct msg_renew){.seq = i}, i, error),
+                         MU_OK);
+        assert_int_equal(client_next(cl, 30000, &h, &msg, error), MU_OK);
+        assert_int_equal(h.request, i);
+        assert_int_equal(client_next(cl, 30000, &h, &msg, error), MU_EIO);
+        assert_int_equal(client_say(cl, WIRE_RENEW, &(struct msg_renew){.seq = i}, i, error),
+                         MU_EIO);
+        client_close(cl);
+    }
+    served_close(&s);
+}
+
 static void each_failure_says_what_happened_and_where(void **state)
 {
     struct served s;
@@ -158,7 +188,7 @@ static void each_failure_says_what_happened_and_where(void **state)
     assert_non_null(strstr(error, "no answer in time"));
 
     to = kit_to("no-such-host.invalid:1");
-    assert_int_equal(client_open(&to, &s.k.token, 30000, &cl, error), MU_ENOENT);
+    assert_int_equal(client_open(&to, &s.k.token, 30000, &cl, error), MU_EIO);
     assert_non_null(strstr(error, "no-such-host.invalid"));
     assert_null(cl);
     close(dead);
@@ -175,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_asks_and_is_answered),
         cmocka_unit_test(a_long_answer_arrives_whole_and_then_the_end),
+        cmocka_unit_test(an_answer_before_the_end_is_heard),
         cmocka_unit_test(each_failure_says_what_happened_and_where),
     };
 

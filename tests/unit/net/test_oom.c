@@ -59,8 +59,10 @@ static void server_closed(struct conn *c, int status, const char *why)
 {
 }
 
-static const struct conn_handler client_handler = {client_opened, client_frame, client_closed};
-static const struct conn_handler server_handler = {server_opened, server_frame, server_closed};
+static const struct conn_handler client_handler = {
+    .opened = client_opened, .frame = client_frame, .closed = client_closed};
+static const struct conn_handler server_handler = {
+    .opened = server_opened, .frame = server_frame, .closed = server_closed};
 
 static void on_tick(uv_timer_t *timer)
 {

@@ -1,7 +1,6 @@
-#include "agent/keeper_lost.h"
-
-#include "agent/keeper_proc.h"
 #include "base/log.h"
+#include "proc/keep.h"
+#include "proc/procfs.h"
 
 #include <signal.h>
 #include <sys/pidfd.h>
@@ -12,16 +11,11 @@
 /* One look is not proof: a process may start another and end while we are on the way to it. */
 #define CLEAN_LOOKS 3
 
-void keeper_hunt_init(struct keeper_hunt *h, uv_loop_t *loop)
+void keeper_hunt_add(struct keeper_hunt *h, pid_t session, uint64_t cookie)
 {
-    uv_timer_init(loop, &h->timer);
-}
-
-void keeper_hunt_add(struct keeper_hunt *h, pid_t session, uint64_t marker)
-{
-    mu_assert(h->prey_n < SLOTS_MAX);
+    mu_assert(h->prey_n < KEEPER_MAX);
     h->prey[h->prey_n].session = session;
-    h->prey[h->prey_n++].marker = marker;
+    h->prey[h->prey_n++].cookie = cookie;
 }
 
 static bool is_prey(const struct keeper_hunt *h, pid_t pid)
@@ -36,7 +30,7 @@ static bool is_prey(const struct keeper_hunt *h, pid_t pid)
     marked = proc_marker(pid, &marker);
     for (uint32_t i = 0; i < h->prey_n; i++) {
         if ((h->prey[i].session != 0 && st.session == h->prey[i].session) ||
-            (marked && marker == h->prey[i].marker)) {
+            (marked && marker == h->prey[i].cookie)) {
             return true;
         }
     }
@@ -76,7 +70,7 @@ static void on_look(uv_timer_t *timer)
         return;
     }
     if (h->found_n > 0) {
-        log_error("keeper", "%u processes of workers could not be killed", h->found_n);
+        log_error("keeper", "%u processes could not be killed", h->found_n);
     }
     h->on = false;
     h->done(h->data);
@@ -94,14 +88,4 @@ void keeper_hunt_start(struct keeper_hunt *h, void (*done)(void *data), void *da
         }
     }
     uv_timer_start(&h->timer, on_look, 0, 0);
-}
-
-bool keeper_hunt_is_on(const struct keeper_hunt *h)
-{
-    return h->on;
-}
-
-void keeper_hunt_close(struct keeper_hunt *h, uv_close_cb closed)
-{
-    uv_close((uv_handle_t *)&h->timer, closed);
 }

@@ -1,10 +1,10 @@
-#include "unit/agent/keeper_kit.h"
+#include "unit/proc/keeper_kit.h"
 
-#include "agent/environ.h"
-#include "agent/keeper_proc.h"
+#include "proc/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,13 +229,27 @@ static const struct {
     {"kit-aside", child_aside},     {"kit-graceful", child_graceful},
 };
 
+/* The will of a test is a port of this host: the keeper calls there. */
+static void call(const void *will, size_t n)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port;
+
+    assert_int_equal(n, sizeof(port));
+    memcpy(&port, will, n);
+    sa.sin_port = htons(port);
+    (void)!connect(fd, (struct sockaddr *)&sa, sizeof(sa));
+    close(fd);
+}
+
 void kit_child(int argc, char **argv)
 {
     if (argc < 2) {
         return;
     }
     if (strcmp(argv[1], "keeper") == 0) {
-        exit(keeper_main(argc - 1, argv + 1));
+        exit(keeper_main(argc - 1, argv + 1, call));
     }
     for (size_t i = 0; i < ARRAY_LEN(children); i++) {
         if (strcmp(argv[1], children[i].name) == 0) {
@@ -247,24 +261,35 @@ void kit_child(int argc, char **argv)
 
 /* ---- the keeper ---- */
 
-static void on_started(void *data, uint32_t slot, uint64_t cookie, int pid)
+static struct kit_slot *slot_of(struct kit *k, uint64_t cookie)
+{
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
+        if (k->slots[i].cookie == cookie) {
+            return &k->slots[i];
+        }
+    }
+    fail_msg("the keeper speaks of a process that is not there");
+    return NULL;
+}
+
+static void on_started(void *data, uint64_t cookie, int pid)
 {
     struct kit *k = data;
+    struct kit_slot *s = slot_of(k, cookie);
 
-    assert_int_equal(cookie, k->slots[slot].cookie);
-    k->slots[slot].started_n++;
-    k->slots[slot].pid = pid;
+    s->started_n++;
+    s->pid = pid;
     k->events_n++;
 }
 
-static void on_exited(void *data, uint32_t slot, uint64_t cookie, uint32_t code, const char *why)
+static void on_exited(void *data, uint64_t cookie, uint32_t code, const char *why)
 {
     struct kit *k = data;
+    struct kit_slot *s = slot_of(k, cookie);
 
-    assert_int_equal(cookie, k->slots[slot].cookie);
-    k->slots[slot].exited_n++;
-    k->slots[slot].code = code;
-    snprintf(k->slots[slot].why, TEXT_MAX_LEN, "%s", why);
+    s->exited_n++;
+    s->code = code;
+    snprintf(s->why, sizeof(s->why), "%s", why);
     k->events_n++;
 }
 
@@ -294,9 +319,9 @@ void kit_close(struct kit *k)
     uv_run(&k->loop, UV_RUN_DEFAULT);
     assert_int_equal(k->events_n, before);
     assert_int_equal(uv_loop_close(&k->loop), 0);
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (k->slots[i].marker != 0) {
-            assert_int_equal(kit_count(k->slots[i].marker), 0);
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
+        if (k->slots[i].cookie != 0) {
+            assert_int_equal(kit_count(k->slots[i].cookie), 0);
         }
     }
 }
@@ -309,37 +334,18 @@ static uint64_t random_number(void)
     return n | 1;
 }
 
-/* What of this environment a worker needs, and its marker. */
-static char *const *with_marker(char *const *env, uint64_t marker)
-{
-    static char text[ENVIRON_MARKER_LEN];
-    static char *list[4096];
-    size_t n = 0;
-
-    environ_marker(marker, text);
-    list[n++] = text;
-    for (env = env != NULL ? env : environ; *env != NULL && n < ARRAY_LEN(list) - 1; env++) {
-        list[n++] = *env;
-    }
-    list[n] = NULL;
-    return list;
-}
-
 void kit_start_in(struct kit *k, uint32_t slot, char *const *argv, char *const *env,
                   const char *dir, int out)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    struct keeper_start start = {.slot = slot,
-                                 .cookie = random_number(),
+    struct keeper_start start = {.cookie = random_number(),
                                  .argv = argv,
+                                 .env = env != NULL ? env : environ,
                                  .dir = dir,
                                  .out_fd = out >= 0 ? out : null,
-                                 .err_fd = null,
-                                 .marker = random_number()};
+                                 .err_fd = null};
 
-    start.env = with_marker(env, start.marker);
     k->slots[slot].cookie = start.cookie;
-    k->slots[slot].marker = start.marker;
     assert_int_equal(keeper_start(k->keeper, &start), MU_OK);
     close(null);
 }
@@ -363,6 +369,11 @@ void kit_start_child(struct kit *k, uint32_t slot, const char *name)
     self[n] = '\0';
     kit_start_in(k, slot, argv, NULL, NULL, -1);
     free(text);
+}
+
+void kit_stop(struct kit *k, uint32_t slot, uint32_t grace_ms)
+{
+    keeper_stop(k->keeper, k->slots[slot].cookie, grace_ms);
 }
 
 /* ---- waiting ---- */
@@ -414,7 +425,7 @@ void kit_run_ms(struct kit *k, uint64_t ms)
 /* ---- who is there ---- */
 
 struct census {
-    uint64_t marker;
+    uint64_t cookie;
     uint32_t n;
     pid_t parent;
     const char *comm;
@@ -426,34 +437,34 @@ static void count_marked(void *data, pid_t pid)
     struct census *c = data;
     uint64_t marker;
 
-    if (proc_marker(pid, &marker) && marker == c->marker) {
+    if (proc_marker(pid, &marker) && marker == c->cookie) {
         c->n++;
     }
 }
 
-uint32_t kit_count(uint64_t marker)
+uint32_t kit_count(uint64_t cookie)
 {
-    struct census c = {.marker = marker};
+    struct census c = {.cookie = cookie};
 
     proc_each(count_marked, &c);
     return c.n;
 }
 
-void kit_wait_count(uint64_t marker, uint32_t n)
+void kit_wait_count(uint64_t cookie, uint32_t n)
 {
     uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
 
-    while (kit_count(marker) < n) {
+    while (kit_count(cookie) < n) {
         assert_true(kit_now_ms() < end_ms);
         kit_sleep_ms(5);
     }
 }
 
-void kit_wait_none(uint64_t marker)
+void kit_wait_none(uint64_t cookie)
 {
     uint64_t end_ms = kit_now_ms() + KIT_WAIT_MS;
 
-    while (kit_count(marker) > 0) {
+    while (kit_count(cookie) > 0) {
         assert_true(kit_now_ms() < end_ms);
         kit_sleep_ms(5);
     }

@@ -1,6 +1,6 @@
 /* `muster keeper FD`: the process itself. See keeper.h for what it is for. */
-#include "agent/keeper.h"
-#include "agent/keeper_state.h"
+#include "proc/keep.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,12 +13,11 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define AGENT_FD 3
+#define OWNER_FD 3
 
-/* Nothing but SIGKILL ends the keeper: a signal at the terminal is the agent's to act on. */
+/* Nothing but SIGKILL ends the keeper: a signal at the terminal is the owner's to act on. */
 static int set_signals(void)
 {
     static const int ignored[] = {SIGINT,  SIGTERM, SIGHUP,  SIGPIPE, SIGQUIT, SIGUSR1,
@@ -47,11 +46,11 @@ static bool set_apart(struct keep *kp, int fd)
     if (null < 0) {
         return false;
     }
-    if (fd != AGENT_FD) {
-        if (null == AGENT_FD && (null = dup(null)) < 0) {
+    if (fd != OWNER_FD) {
+        if (null == OWNER_FD && (null = dup(null)) < 0) {
             return false;
         }
-        if (dup2(fd, AGENT_FD) < 0) {
+        if (dup2(fd, OWNER_FD) < 0) {
             return false;
         }
     }
@@ -60,8 +59,8 @@ static bool set_apart(struct keep *kp, int fd)
             return false;
         }
     }
-    close_range(AGENT_FD + 1, UINT_MAX, 0);
-    if (fcntl(AGENT_FD, F_SETFD, FD_CLOEXEC) != 0) {
+    close_range(OWNER_FD + 1, UINT_MAX, 0);
+    if (fcntl(OWNER_FD, F_SETFD, FD_CLOEXEC) != 0) {
         return false;
     }
     setsid();
@@ -69,7 +68,7 @@ static bool set_apart(struct keep *kp, int fd)
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
         return false;
     }
-    kp->agent_fd = AGENT_FD;
+    kp->owner_fd = OWNER_FD;
     kp->signal_fd = set_signals();
     return kp->signal_fd >= 0;
 }
@@ -101,8 +100,8 @@ static void obey(struct keep *kp, const struct keeper_message *m, const int fds[
 {
     struct place *p;
 
-    mu_assert(m->slot < SLOTS_MAX);
-    p = &kp->places[m->slot];
+    mu_assert(m->place < KEEPER_MAX);
+    p = &kp->places[m->place];
     if (m->kind == KEEPER_STOP) {
         if (p->cookie == m->cookie) {
             keep_stop(p, m->grace_ms);
@@ -111,23 +110,20 @@ static void obey(struct keep *kp, const struct keeper_message *m, const int fds[
     }
     mu_assert(m->kind == KEEPER_START && p->state == PLACE_FREE);
     if (fds_n == KEEPER_FDS) {
-        keep_start(kp, m->slot, m, fds);
+        keep_start(p, m->cookie, fds);
     } else {
         refuse(p, m);
     }
 }
 
-/* One packet. False: the agent is gone, or (*again false) there is none. */
+/* One packet. False: the owner is gone, or (*again false) there is none. */
 static bool hear(struct keep *kp, bool *again)
 {
     union {
         char bytes[CMSG_SPACE(KEEPER_FDS * sizeof(int))];
         struct cmsghdr align;
     } control;
-    union {
-        struct keeper_message m;
-        struct keeper_will will;
-    } packet;
+    struct keeper_packet packet;
     struct iovec iov = {.iov_base = &packet, .iov_len = sizeof(packet)};
     struct msghdr h = {.msg_iov = &iov,
                        .msg_iovlen = 1,
@@ -135,18 +131,19 @@ static bool hear(struct keep *kp, bool *again)
                        .msg_controllen = sizeof(control.bytes)};
     int fds[KEEPER_FDS];
     uint32_t fds_n;
-    ssize_t n = recvmsg(kp->agent_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = recvmsg(kp->owner_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     *again = n > 0 || (n < 0 && errno == EINTR);
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR;
     }
-    if (n == (ssize_t)sizeof(packet.will)) {
-        kp->will = packet.will;
-        return true;
-    }
-    if (n != (ssize_t)sizeof(packet.m)) {
+    if (n < (ssize_t)sizeof(packet.m)) {
         return false;
+    }
+    if (packet.m.kind == KEEPER_WILL) {
+        kp->will_n = (size_t)n - sizeof(packet.m);
+        memcpy(kp->will, packet.will, kp->will_n);
+        return true;
     }
     fds_n = take_fds(&h, fds);
     obey(kp, &packet.m, fds, fds_n);
@@ -159,13 +156,13 @@ static bool hear(struct keep *kp, bool *again)
 static bool say(struct keep *kp, const struct place *p, enum keeper_kind kind)
 {
     struct keeper_message m = {.kind = kind,
-                               .slot = (uint32_t)(p - kp->places),
+                               .place = (uint32_t)(p - kp->places),
                                .cookie = p->cookie,
                                .pid = (int32_t)p->pid,
                                .code = p->code};
 
     memcpy(m.why, p->why, sizeof(m.why));
-    if (send(kp->agent_fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    if (send(kp->owner_fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         kp->unsent = errno == EAGAIN || errno == ENOBUFS || errno == EINTR;
         return false;
     }
@@ -175,7 +172,7 @@ static bool say(struct keep *kp, const struct place *p, enum keeper_kind kind)
 static void tell(struct keep *kp)
 {
     kp->unsent = false;
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         struct place *p = &kp->places[i];
 
         if (p->tell_started) {
@@ -195,7 +192,7 @@ static void tell(struct keep *kp)
 
 static int wait_ms(const struct keep *kp)
 {
-    uint64_t at_ms = keep_deadline(kp), now_ms = keep_now_ms();
+    uint64_t at_ms = keep_deadline(kp), now_ms = clock_ms();
 
     if (at_ms == 0) {
         return -1;
@@ -203,19 +200,19 @@ static int wait_ms(const struct keep *kp)
     return at_ms <= now_ms ? 0 : (int)MIN(at_ms - now_ms, (uint64_t)INT_MAX);
 }
 
-/* Until the agent is gone. */
+/* Until the owner is gone. */
 static void serve(struct keep *kp)
 {
     for (;;) {
-        struct pollfd fds[2 + SLOTS_MAX] = {{.fd = kp->agent_fd, .events = POLLIN},
-                                            {.fd = kp->signal_fd, .events = POLLIN}};
+        struct pollfd fds[2 + KEEPER_MAX] = {{.fd = kp->owner_fd, .events = POLLIN},
+                                             {.fd = kp->signal_fd, .events = POLLIN}};
         struct signalfd_siginfo drop[16];
         bool again = true;
 
         if (kp->unsent) {
             fds[0].events |= POLLOUT;
         }
-        for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        for (uint32_t i = 0; i < KEEPER_MAX; i++) {
             fds[2 + i] = (struct pollfd){.fd = kp->places[i].report_fd, .events = POLLIN};
         }
         if (poll(fds, ARRAY_LEN(fds), wait_ms(kp)) < 0 && errno != EINTR) {
@@ -228,7 +225,7 @@ static void serve(struct keep *kp)
                 return;
             }
         }
-        for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        for (uint32_t i = 0; i < KEEPER_MAX; i++) {
             if (kp->places[i].report_fd >= 0) {
                 keep_listen(&kp->places[i]);
             }
@@ -238,17 +235,17 @@ static void serve(struct keep *kp)
     }
 }
 
-int keeper_main(int argc, char **argv)
+int keeper_main(int argc, char **argv, void (*execute)(const void *will, size_t n))
 {
     static struct keep kp;
     char *end;
     long fd = argc == 2 ? strtol(argv[1], &end, 10) : -1;
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         kp.places[i].report_fd = -1;
     }
     if (fd < 3 || *end != '\0') {
-        fprintf(stderr, "muster keeper: is started by `muster run`, not by hand\n");
+        fprintf(stderr, "muster keeper: is started by muster itself (`muster run`), not by hand\n");
         return 2;
     }
     if (!set_apart(&kp, (int)fd)) {
@@ -256,6 +253,8 @@ int keeper_main(int argc, char **argv)
     }
     serve(&kp);
     keep_bury(&kp);
-    keeper_will_execute(&kp.will);
+    if (kp.will_n > 0) {
+        execute(kp.will, kp.will_n);
+    }
     return 0;
 }

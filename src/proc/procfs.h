@@ -1,13 +1,17 @@
 /* What /proc tells about processes. */
-#ifndef AGENT_KEEPER_PROC_H
-#define AGENT_KEEPER_PROC_H
+#ifndef PROC_PROCFS_H
+#define PROC_PROCFS_H
 
 #include "base/base.h"
 
 #include <sys/types.h>
 
+/* Stands in the environment of every process of a start, and tells its strays from others. */
+#define KEEPER_MARKER "MUSTER_MARKER"
+#define KEEPER_MARKER_LEN 31 /* of "MUSTER_MARKER=0123456789abcdef", terminator included */
+
 struct proc_stat {
-    bool ended; /* … or is about to: it does nothing any more, and its memory may be gone */
+    bool ended; /* or is about to: it does nothing any more, and its memory may be gone */
     pid_t parent;
     pid_t session;
 };
@@ -15,7 +19,7 @@ struct proc_stat {
 /* False: there is no such process. */
 bool proc_stat(pid_t pid, struct proc_stat *st_out);
 
-/* The value of MUSTER_MARKER that it was started with. False: none, or not ours to read, or the
+/* The value of KEEPER_MARKER that it was started with. False: none, or not ours to read, or the
  * process has ended. */
 bool proc_marker(pid_t pid, uint64_t *marker_out);
 

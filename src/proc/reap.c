@@ -5,29 +5,20 @@
  * again. A group is killed while its leader still has its number, for the same reason; that is one
  * act to the kernel, so nobody forks out of it. The rest is a loop: kill all children that are to
  * go, wait for them, look who has become a child by that. */
-#include "agent/keeper_state.h"
-
-#include "agent/keeper_proc.h"
+#include "base/clock.h"
+#include "proc/keep.h"
+#include "proc/procfs.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 10
 #define UNSETTLED_MAX 100
 #define SIGRTMAX_ANY 64
-
-uint64_t keep_now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static bool is_alive(const struct place *p)
 {
@@ -36,7 +27,7 @@ static bool is_alive(const struct place *p)
 
 static struct place *place_of_leader(struct keep *kp, pid_t pid)
 {
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         if (is_alive(&kp->places[i]) && kp->places[i].pid == pid) {
             return &kp->places[i];
         }
@@ -73,14 +64,14 @@ void keep_listen(struct place *p)
     }
     p->state = PLACE_RUNNING;
     p->tell_started = true;
-    if (p->stopping && p->kill_ms > keep_now_ms()) {
+    if (p->stopping && p->kill_ms > clock_ms()) {
         tell_to_end(p);
     }
 }
 
 void keep_stop(struct place *p, uint32_t grace_ms)
 {
-    uint64_t kill_ms = keep_now_ms() + grace_ms;
+    uint64_t kill_ms = clock_ms() + grace_ms;
 
     if (!is_alive(p) || (p->stopping && kill_ms >= p->kill_ms)) {
         return; /* A second wish can only shorten the first; kill_ms is 0 after the end of it. */
@@ -144,16 +135,6 @@ static bool take_the_ended(struct keep *kp)
     }
 }
 
-static bool any_alive(const struct keep *kp)
-{
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (is_alive(&kp->places[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The ended place that a child is left over from: by session, or by marker; and if nothing else
  * runs here, it is of one of them anyway. */
 static struct place *place_of_stray(struct keep *kp, pid_t pid)
@@ -161,19 +142,20 @@ static struct place *place_of_stray(struct keep *kp, pid_t pid)
     pid_t session = getsid(pid);
     struct place *last = NULL;
     uint64_t marker = 0;
-    bool marked = proc_marker(pid, &marker);
+    bool marked = proc_marker(pid, &marker), any_alive = false;
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         struct place *p = &kp->places[i];
 
+        any_alive |= is_alive(p);
         if (p->state == PLACE_ENDED) {
             last = p;
-            if (session == p->pid || (marked && marker == p->marker)) {
+            if (session == p->pid || (marked && marker == p->cookie)) {
                 return p;
             }
         }
     }
-    return any_alive(kp) ? NULL : last;
+    return any_alive ? NULL : last;
 }
 
 static void kill_if_left_over(void *data, pid_t pid)
@@ -197,13 +179,13 @@ static void kill_if_left_over(void *data, pid_t pid)
 /* A place is through once no child of its is found. Nobody is missed: while a stray lives, one of
  * its line is a child of ours, and is killed and counted when we come to it; or it has ended since
  * the list of children was made, and then we look again, because what it had started is our child
- * now and may not be on that list. (A place whose worker makes such children all the time must not
+ * now and may not be on that list. (A place whose process makes such children all the time must not
  * hold up others for ever.) */
 static void clean_up(struct keep *kp)
 {
     uint32_t ended_n = 0;
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         kp->places[i].strays = 0;
         ended_n += kp->places[i].state == PLACE_ENDED;
     }
@@ -212,7 +194,7 @@ static void clean_up(struct keep *kp)
     }
     kp->unsettled = false;
     proc_each_child(kill_if_left_over, kp);
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         struct place *p = &kp->places[i];
 
         if (p->state == PLACE_ENDED && p->strays == 0 &&
@@ -224,9 +206,9 @@ static void clean_up(struct keep *kp)
 
 static void kill_overdue(struct keep *kp)
 {
-    uint64_t now_ms = keep_now_ms();
+    uint64_t now_ms = clock_ms();
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         struct place *p = &kp->places[i];
 
         if (is_alive(p) && p->stopping && p->kill_ms != 0 && p->kill_ms <= now_ms) {
@@ -248,14 +230,14 @@ uint64_t keep_deadline(const struct keep *kp)
 {
     uint64_t at_ms = 0;
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
         const struct place *p = &kp->places[i];
         uint64_t want_ms = 0;
 
         if (is_alive(p) && p->stopping) {
             want_ms = p->kill_ms;
         } else if (p->state == PLACE_ENDED) {
-            want_ms = keep_now_ms() + LOOK_AGAIN_MS;
+            want_ms = clock_ms() + LOOK_AGAIN_MS;
         }
         if (want_ms != 0 && (at_ms == 0 || want_ms < at_ms)) {
             at_ms = want_ms;
@@ -275,7 +257,7 @@ void keep_bury(struct keep *kp)
     int wait_ms = 1;
 
     for (;;) {
-        for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        for (uint32_t i = 0; i < KEEPER_MAX; i++) {
             if (is_alive(&kp->places[i])) {
                 kill(-kp->places[i].pid, SIGKILL);
             }

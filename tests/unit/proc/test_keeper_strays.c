@@ -1,8 +1,8 @@
 /* Nothing of a worker outlives it: not its group, not a daemon, not the agent's death, not the
  * keeper's. */
-#include "unit/agent/keeper_kit.h"
+#include "unit/proc/keeper_kit.h"
 
-#include "agent/keeper_proc.h"
+#include "proc/procfs.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ static void the_rest_of_the_group_dies_with_the_leader(void **state)
     kit_start_sh(&k, 0, "sleep 1000 & sleep 1000 & (trap '' TERM; sleep 1000) & exit 5");
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 5);
-    assert_int_equal(kit_count(k.slots[0].marker), 0); /* already when it is told */
+    assert_int_equal(kit_count(k.slots[0].cookie), 0); /* already when it is told */
     kit_close(&k);
 }
 
@@ -32,7 +32,7 @@ static void a_daemon_dies_with_the_leader_that_left_it(void **state)
     kit_start_child(&k, 0, "kit-daemon-left");
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 3);
-    assert_int_equal(kit_count(k.slots[0].marker), 0);
+    assert_int_equal(kit_count(k.slots[0].cookie), 0);
     kit_close(&k);
 }
 
@@ -44,14 +44,14 @@ static void a_daemon_lives_as_long_as_its_leader(void **state)
     kit_start_child(&k, 0, "kit-daemon");
     kit_start_sh(&k, 1, "exit 0");
     kit_wait_started(&k, 0, 1);
-    kit_wait_count(k.slots[0].marker, 2);
+    kit_wait_count(k.slots[0].cookie, 2);
     kit_wait_exited(&k, 1, 1); /* Another slot's end is not its business. */
     kit_start_child(&k, 1, "kit-daemon-left");
     kit_wait_exited(&k, 1, 2);
-    assert_int_equal(kit_count(k.slots[0].marker), 2);
-    keeper_stop(k.keeper, 0, 10);
+    assert_int_equal(kit_count(k.slots[0].cookie), 2);
+    kit_stop(&k, 0, 10);
     kit_wait_exited(&k, 0, 1);
-    assert_int_equal(kit_count(k.slots[0].marker), 0);
+    assert_int_equal(kit_count(k.slots[0].cookie), 0);
     kit_close(&k);
 }
 
@@ -68,7 +68,7 @@ static void a_daemon_without_any_mark_goes_with_the_last_worker(void **state)
     while ((sleeper = kit_find(keeper, "sleep")) == 0) {
         kit_sleep_ms(5);
     }
-    keeper_stop(k.keeper, 0, 60000);
+    kit_stop(&k, 0, 60000);
     kit_wait_exited(&k, 0, 1);
     assert_false(kit_is_alive(sleeper));
     kit_close(&k);
@@ -87,7 +87,7 @@ static void who_left_the_group_is_known_by_its_session(void **state)
     while ((sleeper = kit_find(k.slots[0].pid, "sleep")) == 0) {
         kit_sleep_ms(5);
     }
-    keeper_stop(k.keeper, 0, 60000);
+    kit_stop(&k, 0, 60000);
     kit_wait_exited(&k, 0, 1);
     assert_false(kit_is_alive(sleeper));
     kit_close(&k);
@@ -101,10 +101,10 @@ static void a_chain_of_forks_is_caught(void **state)
     kit_start_child(&k, 0, "kit-chain");
     kit_wait_ready(&k, 0);
     kit_run_ms(&k, 50);
-    keeper_stop(k.keeper, 0, 10);
+    kit_stop(&k, 0, 10);
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 128 + SIGKILL);
-    assert_int_equal(kit_count(k.slots[0].marker), 0);
+    assert_int_equal(kit_count(k.slots[0].cookie), 0);
     kit_close(&k);
 }
 
@@ -121,7 +121,7 @@ static void an_exit_is_told_when_the_last_of_a_line_is_gone(void **state)
         kit_start_child(&k, 0, "kit-scatter");
         kit_wait_exited(&k, 0, i + 1);
         assert_int_equal(k.slots[0].code, 4);
-        assert_int_equal(kit_count(k.slots[0].marker), 0);
+        assert_int_equal(kit_count(k.slots[0].cookie), 0);
     }
     assert_int_equal(k.slots[1].exited_n, 0);
     kit_close(&k);
@@ -134,10 +134,10 @@ static void a_storm_of_forks_is_calmed(void **state)
     kit_open(&k);
     kit_start_child(&k, 0, "kit-storm");
     kit_wait_started(&k, 0, 1);
-    kit_wait_count(k.slots[0].marker, 40);
-    keeper_stop(k.keeper, 0, 10);
+    kit_wait_count(k.slots[0].cookie, 40);
+    kit_stop(&k, 0, 10);
     kit_wait_exited(&k, 0, 1);
-    assert_int_equal(kit_count(k.slots[0].marker), 0);
+    assert_int_equal(kit_count(k.slots[0].cookie), 0);
     kit_close(&k);
 }
 
@@ -153,7 +153,7 @@ static void closing_kills_whatever_runs(void **state)
     kit_wait_started(&k, 0, 1);
     kit_wait_started(&k, 1, 1);
     kit_wait_started(&k, 2, 1);
-    kit_wait_count(k.slots[0].marker, 2);
+    kit_wait_count(k.slots[0].cookie, 2);
     kit_close(&k);
 }
 
@@ -181,7 +181,7 @@ static void play_agent(int tell_fd)
     }
     for (uint32_t i = 0; i < EVILS; i++) {
         kit_wait_started(&k, i, 1);
-        w.markers[i] = k.slots[i].marker;
+        w.markers[i] = k.slots[i].cookie;
         w.leaders[i] = k.slots[i].pid;
     }
     kit_wait_count(w.markers[0], 2);
@@ -293,18 +293,18 @@ static void after_kill_9_of_the_keeper_the_agent_kills_and_is_told(void **state)
     }
     kit_start_sh(&k, 9, "trap '' TERM; sleep 1000 & sleep 1000");
     kit_wait_started(&k, 9, 1);
-    kit_wait_count(k.slots[0].marker, 2);
-    kit_wait_count(k.slots[3].marker, 2);
+    kit_wait_count(k.slots[0].cookie, 2);
+    kit_wait_count(k.slots[3].cookie, 2);
     keeper = kit_find(getpid(), "muster-keeper");
     unit_stderr_begin();
     kill(keeper, SIGKILL);
     kit_wait_lost(&k);
     unit_stderr_end(text, sizeof(text));
     assert_non_null(strstr(text, "the keeper was killed by signal 9"));
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
         assert_int_equal(k.slots[i].exited_n, 0);
-        if (k.slots[i].marker != 0) {
-            assert_int_equal(kit_count(k.slots[i].marker), 0);
+        if (k.slots[i].cookie != 0) {
+            assert_int_equal(kit_count(k.slots[i].cookie), 0);
         }
     }
     assert_int_equal(k.lost_n, 1);
@@ -351,7 +351,7 @@ static void leaders_do_not_outlive_agent_and_keeper(void **state)
 static void a_lost_keeper_starts_nothing(void **state)
 {
     char name[] = "true", *argv[] = {name, NULL}, *env[] = {NULL};
-    struct keeper_start start = {.slot = 0, .argv = argv, .env = env, .out_fd = 1, .err_fd = 2};
+    struct keeper_start start = {.cookie = 7, .argv = argv, .env = env, .out_fd = 1, .err_fd = 2};
     char text[4096];
     struct kit k;
 
@@ -363,7 +363,7 @@ static void a_lost_keeper_starts_nothing(void **state)
     kit_wait_lost(&k);
     assert_int_equal(keeper_start(k.keeper, &start), MU_EIO);
     unit_stderr_end(text, sizeof(text));
-    keeper_stop(k.keeper, 0, 0);
+    kit_stop(&k, 0, 0);
     kit_close(&k);
 }
 
@@ -376,7 +376,7 @@ static void closing_a_keeper_that_is_dying_ends(void **state)
     kit_open(&k);
     kit_start_child(&k, 0, "kit-daemon");
     kit_wait_started(&k, 0, 1);
-    kit_wait_count(k.slots[0].marker, 2);
+    kit_wait_count(k.slots[0].cookie, 2);
     kill(kit_find(getpid(), "muster-keeper"), SIGKILL);
     unit_stderr_begin();
     kit_close(&k);

@@ -1,7 +1,5 @@
 /* Starting programs through the keeper, and asking them to end. */
-#include "unit/agent/keeper_kit.h"
-
-#include "agent/environ.h"
+#include "unit/proc/keeper_kit.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -114,12 +112,12 @@ static void a_program_that_can_not_run_says_why(void **state)
     unlink(script);
 }
 
-static void a_worker_starts_with_a_clean_sheet(void **state)
+static void a_process_starts_with_a_clean_sheet(void **state)
 {
     struct kit k;
     char *text;
 
-    signal(SIGPIPE, SIG_IGN); /* As an agent may have it. */
+    signal(SIGPIPE, SIG_IGN); /* As an owner may have it. */
     kit_open(&k);
     /* Descriptors: its three, and the one that ls reads the directory with. */
     text = sh_output(&k, "ls /proc/self/fd | tr '\\n' ' '; readlink /proc/self/fd/0", NULL);
@@ -142,7 +140,7 @@ static void a_worker_starts_with_a_clean_sheet(void **state)
     signal(SIGPIPE, SIG_DFL);
 }
 
-static void the_program_is_found_in_the_workers_path(void **state)
+static void the_program_is_found_in_its_own_path(void **state)
 {
     char dir[] = "/tmp/muster-test-XXXXXX", path[64], var[64], name[] = "only-here";
     char *argv[] = {name, NULL}, *env[] = {var, NULL}, *text;
@@ -218,36 +216,81 @@ static void all_slots_run_at_once(void **state)
     struct kit k;
 
     kit_open(&k);
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
         kit_start_sh(&k, i, i % 2 == 0 ? "sleep 1000 & sleep 1000" : "exit 9");
     }
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
         if (i % 2 == 0) {
             kit_wait_started(&k, i, 1);
-            keeper_stop(k.keeper, i, 60000);
+            kit_stop(&k, i, 60000);
         }
     }
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
         kit_wait_exited(&k, i, 1);
         assert_int_equal(k.slots[i].code, i % 2 == 0 ? 128 + SIGTERM : 9);
-        assert_int_equal(kit_count(k.slots[i].marker), 0);
+        assert_int_equal(kit_count(k.slots[i].cookie), 0);
     }
     kit_close(&k);
 }
 
-static void a_slot_has_one_process_at_a_time(void **state)
+static void a_cookie_names_one_process_at_a_time(void **state)
 {
     char name[] = "true", *argv[] = {name, NULL}, *env[] = {NULL};
-    struct keeper_start start = {.slot = 2, .argv = argv, .env = env, .out_fd = 1, .err_fd = 2};
+    struct keeper_start start = {.argv = argv, .env = env, .out_fd = 1, .err_fd = 2};
     struct kit k;
 
     kit_open(&k);
     kit_start_sh(&k, 2, "sleep 1000");
+    start.cookie = k.slots[2].cookie;
     assert_int_equal(keeper_start(k.keeper, &start), MU_EBUSY);
     kit_wait_started(&k, 2, 1);
-    keeper_stop(k.keeper, 2, 0);
+    keeper_stop(k.keeper, start.cookie + 1, 0); /* nobody's */
+    kit_stop(&k, 2, 0);
     kit_wait_exited(&k, 2, 1);
     assert_int_equal(k.slots[2].code, 128 + SIGKILL);
+    kit_close(&k);
+}
+
+static void nobody_is_started_above_the_limit(void **state)
+{
+    char name[] = "sleep", number[] = "1000", *argv[] = {name, number, NULL};
+    struct keeper_start start = {.argv = argv, .env = environ, .out_fd = 1, .err_fd = 2};
+    struct kit k;
+
+    kit_open(&k);
+    for (uint32_t i = 0; i < KIT_SLOTS; i++) {
+        kit_start_sh(&k, i, "sleep 1000");
+    }
+    kit_wait_started(&k, KIT_SLOTS - 1, 1); /* Its socket takes no more of them at a time. */
+    for (start.cookie = 1; start.cookie <= KEEPER_MAX - KIT_SLOTS; start.cookie++) {
+        k.slots[0].cookie = start.cookie; /* Only to be told of. */
+        k.slots[0].started_n = 0;
+        assert_int_equal(keeper_start(k.keeper, &start), MU_OK);
+        kit_wait_started(&k, 0, 1);
+    }
+    assert_int_equal(keeper_start(k.keeper, &start), MU_ELIMIT);
+    kit_stop(&k, 1, 0);
+    kit_wait_exited(&k, 1, 1);
+    k.slots[1].cookie = start.cookie;
+    assert_int_equal(keeper_start(k.keeper, &start), MU_OK);
+    kit_wait_started(&k, 1, 2);
+    kit_close(&k);
+}
+
+/* Also below another keeper, whose marker its environment has. */
+static void a_process_has_the_marker_of_its_own_start(void **state)
+{
+    char sh[] = "/bin/sh", c[] = "-c",
+         command[] = "tr '\\0' '\\n' < /proc/$$/environ | grep MARKER";
+    char other[] = "MUSTER_MARKER=00000000000000aa", path[] = "PATH=/bin:/usr/bin", want[64];
+    char *argv[] = {sh, c, command, NULL}, *env[] = {path, other, NULL}, *text;
+    struct kit k;
+
+    kit_open(&k);
+    text = output_of(&k, 0, argv, env, NULL);
+    snprintf(want, sizeof(want), "MUSTER_MARKER=%016llx\n", (unsigned long long)k.slots[0].cookie);
+    assert_string_equal(text, want);
+    free(text);
     kit_close(&k);
 }
 
@@ -259,13 +302,13 @@ static void check_stop(const char *child, uint32_t code)
     kit_open(&k);
     kit_start_child(&k, 0, child);
     kit_wait_ready(&k, 0);
-    keeper_stop(k.keeper, 0, 60000);
+    kit_stop(&k, 0, 60000);
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, code);
     kit_close(&k);
 }
 
-static void a_worker_may_use_its_grace(void **state)
+static void a_process_may_use_its_grace(void **state)
 {
     check_stop("kit-graceful", 42);
 }
@@ -279,7 +322,7 @@ static void who_ignores_sigterm_is_killed_after_the_grace(void **state)
     kit_start_child(&k, 0, "kit-deaf");
     kit_wait_ready(&k, 0);
     from_ms = kit_now_ms();
-    keeper_stop(k.keeper, 0, 300);
+    kit_stop(&k, 0, 300);
     kit_wait_exited(&k, 0, 1);
     assert_true(kit_now_ms() - from_ms >= 299);
     assert_int_equal(k.slots[0].code, 128 + SIGKILL);
@@ -293,11 +336,11 @@ static void a_shorter_grace_shortens_and_a_longer_one_does_not(void **state)
     kit_open(&k);
     kit_start_child(&k, 0, "kit-deaf");
     kit_wait_ready(&k, 0);
-    keeper_stop(k.keeper, 0, 3600000);
+    kit_stop(&k, 0, 3600000);
     kit_run_ms(&k, 50);
     assert_int_equal(k.slots[0].exited_n, 0);
-    keeper_stop(k.keeper, 0, 100);
-    keeper_stop(k.keeper, 0, 3600000);
+    kit_stop(&k, 0, 100);
+    kit_stop(&k, 0, 3600000);
     kit_wait_exited(&k, 0, 1);
     assert_int_equal(k.slots[0].code, 128 + SIGKILL);
     kit_close(&k);
@@ -311,7 +354,7 @@ static void a_stop_right_after_the_start_works(void **state)
     kit_open(&k);
     for (uint32_t i = 0; i < 50; i++) {
         kit_start_sh(&k, 0, "exec sleep 1000");
-        keeper_stop(k.keeper, 0, i % 2 == 0 ? 60000 : 0);
+        kit_stop(&k, 0, i % 2 == 0 ? 60000 : 0);
         kit_wait_exited(&k, 0, i + 1);
         assert_int_equal(k.slots[0].code, 128 + (i % 2 == 0 ? SIGTERM : SIGKILL));
     }
@@ -340,7 +383,7 @@ static void the_keeper_does_not_listen_to_signals_but_kill(void **state)
     }
     kit_run_ms(&k, 50);
     assert_int_equal(k.lost_n, 0);
-    keeper_stop(k.keeper, 0, 1000);
+    kit_stop(&k, 0, 1000);
     kit_wait_exited(&k, 0, 1);
     kit_close(&k);
     assert_false(kit_is_alive(keeper));
@@ -355,7 +398,7 @@ static void the_keeper_is_not_for_people(void **state)
     int code;
 
     unit_stderr_begin();
-    code = keeper_main(2, argv);
+    code = keeper_main(2, argv, NULL);
     unit_stderr_end(text, sizeof(text));
     assert_int_equal(code, 2);
     assert_non_null(strstr(text, "muster run"));
@@ -383,7 +426,7 @@ static void the_token_does_not_reach_the_keeper(void **state)
 }
 
 /* A listener of ours, or a port that nobody listens on. */
-static int own_port(bool listens, struct keeper_will *will_out)
+static int own_port(bool listens, uint16_t *port_out)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t sa_n = sizeof(sa);
@@ -394,14 +437,12 @@ static int own_port(bool listens, struct keeper_will *will_out)
     if (listens) {
         assert_int_equal(listen(fd, 1), 0);
     }
-    *will_out = (struct keeper_will){.bye.node = 1, .endpoints.n = 1};
-    strcpy(will_out->endpoints.at[0].host, "127.0.0.1");
-    will_out->endpoints.at[0].port = ntohs(sa.sin_port);
+    *port_out = ntohs(sa.sin_port);
     return fd;
 }
 
-/* An agent that has more to say than its keeper, which stands still, can take; then it is gone. */
-static _Noreturn void change_the_will(const struct keeper_will *old, const struct keeper_will *new)
+/* An owner that has more to say than its keeper, which stands still, can take; then it is gone. */
+static _Noreturn void change_the_will(uint16_t old, uint16_t new)
 {
     struct kit k;
     pid_t keeper;
@@ -411,11 +452,11 @@ static _Noreturn void change_the_will(const struct keeper_will *old, const struc
     kit_wait_started(&k, 0, 1);
     keeper = kit_find(getpid(), "muster-keeper");
     kill(keeper, SIGSTOP);
-    for (size_t bytes = 0; bytes < 4u << 20; bytes += sizeof(*old)) {
-        keeper_set_will(k.keeper, old);
+    for (uint32_t i = 0; i < 4096; i++) {
+        keeper_set_will(k.keeper, &old, sizeof(old));
     }
-    keeper_set_will(k.keeper, new);
-    keeper_stop(k.keeper, 0, 1000);
+    keeper_set_will(k.keeper, &new, sizeof(new));
+    kit_stop(&k, 0, 1000);
     kill(keeper, SIGCONT);
     kit_wait_exited(&k, 0, 1); /* It was told, so its keeper listens again. */
     _exit(0);
@@ -423,15 +464,15 @@ static _Noreturn void change_the_will(const struct keeper_will *old, const struc
 
 static void the_newest_will_reaches_a_keeper_that_was_busy(void **state)
 {
-    struct keeper_will old, new;
+    uint16_t old, new;
     int old_fd = own_port(false, &old), new_fd = own_port(true, &new), status;
     struct pollfd called = {.fd = new_fd, .events = POLLIN};
-    pid_t agent = kit_fork();
+    pid_t owner = kit_fork();
 
-    if (agent == 0) {
-        change_the_will(&old, &new);
+    if (owner == 0) {
+        change_the_will(old, new);
     }
-    assert_int_equal(waitpid(agent, &status, 0), agent);
+    assert_int_equal(waitpid(owner, &status, 0), owner);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(poll(&called, 1, 5000), 1);
     close(old_fd);
@@ -459,13 +500,15 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exit_codes_are_the_programs_own),
         cmocka_unit_test(a_program_that_can_not_run_says_why),
-        cmocka_unit_test(a_worker_starts_with_a_clean_sheet),
-        cmocka_unit_test(the_program_is_found_in_the_workers_path),
+        cmocka_unit_test(a_process_starts_with_a_clean_sheet),
+        cmocka_unit_test(the_program_is_found_in_its_own_path),
         cmocka_unit_test(an_environment_of_a_mebibyte_arrives),
         cmocka_unit_test(what_exec_does_not_take_is_an_error_of_that_start),
         cmocka_unit_test(all_slots_run_at_once),
-        cmocka_unit_test(a_slot_has_one_process_at_a_time),
-        cmocka_unit_test(a_worker_may_use_its_grace),
+        cmocka_unit_test(a_cookie_names_one_process_at_a_time),
+        cmocka_unit_test(nobody_is_started_above_the_limit),
+        cmocka_unit_test(a_process_has_the_marker_of_its_own_start),
+        cmocka_unit_test(a_process_may_use_its_grace),
         cmocka_unit_test(who_ignores_sigterm_is_killed_after_the_grace),
         cmocka_unit_test(a_shorter_grace_shortens_and_a_longer_one_does_not),
         cmocka_unit_test(a_stop_right_after_the_start_works),

@@ -1,6 +1,4 @@
-#include "agent/keeper_proc.h"
-
-#include "agent/environ.h"
+#include "proc/procfs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -51,8 +49,8 @@ bool proc_stat(pid_t pid, struct proc_stat *st_out)
  * is at text[0]; more of it than the marker needs is skipped. */
 bool proc_marker(pid_t pid, uint64_t *marker_out)
 {
-    static const char name[] = ENVIRON_MARKER "=";
-    char chunk[4096], entry[ENVIRON_MARKER_LEN + 1];
+    static const char name[] = KEEPER_MARKER "=";
+    char chunk[4096], entry[KEEPER_MARKER_LEN + 1];
     int fd = proc_open(pid, "environ");
     size_t entry_n = 0;
     bool found = false;
@@ -70,8 +68,7 @@ bool proc_marker(pid_t pid, uint64_t *marker_out)
                 continue;
             }
             entry[entry_n] = '\0';
-            found =
-                entry_n == ENVIRON_MARKER_LEN - 1 && strncmp(entry, name, sizeof(name) - 1) == 0;
+            found = entry_n == KEEPER_MARKER_LEN - 1 && strncmp(entry, name, sizeof(name) - 1) == 0;
             entry_n = 0;
         }
     }

@@ -1,16 +1,11 @@
-/* The agent's half: the keeper's process and the socket to it. What is sent is small and read at
+/* The owner's half: the keeper's process and the socket to it. What is sent is small and read at
  * once, so it is not queued, but for wishes to stop, and the will, that found the socket full. */
-#include "agent/keeper.h"
-
-#include "agent/keeper_lost.h"
-#include "agent/keeper_message.h"
 #include "base/log.h"
+#include "proc/keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,9 +13,7 @@
 #include <unistd.h>
 
 struct seat {
-    bool used;
-    uint64_t cookie;
-    uint64_t marker;
+    uint64_t cookie; /* 0: free */
     pid_t pid;
     bool stop_unsent;
     uint32_t grace_ms;
@@ -35,14 +28,15 @@ struct keeper {
     bool closing;
     bool gone;
     struct keeper_hunt hunt;
-    struct keeper_will will; /* the newest … */
-    bool will_unsent;        /* … if the keeper does not have it yet */
-    struct seat seats[SLOTS_MAX];
+    struct keeper_packet will; /* the newest */
+    size_t will_n;
+    bool will_unsent; /* the keeper does not have it yet */
+    struct seat seats[KEEPER_MAX];
 };
 
 /* ---- its process ---- */
 
-/* The agent's environment, but for the token: the keeper has no use for it. */
+/* The owner's environment, but for the token: the keeper has no use for it. */
 static char **keeper_environment(void)
 {
     static const char token[] = "MUSTER_TOKEN=";
@@ -99,7 +93,7 @@ static void close_handles(uv_handle_t *poll)
 
     close(k->fd);
     k->hunt.timer.data = k;
-    keeper_hunt_close(&k->hunt, on_closed);
+    uv_close((uv_handle_t *)&k->hunt.timer, on_closed);
 }
 
 /* Nobody of a keeper that is gone can be left but by a kill -9 of the keeper itself. */
@@ -129,15 +123,15 @@ static void on_gone(struct keeper *k)
         return;
     }
     if (WIFSIGNALED(status)) {
-        log_warn("keeper", "the keeper was killed by signal %d; its workers are being killed too",
+        log_warn("keeper", "the keeper was killed by signal %d; its processes are being killed too",
                  WTERMSIG(status));
     } else {
-        log_error("keeper", "the keeper failed with code %d; its workers are being killed",
+        log_error("keeper", "the keeper failed with code %d; its processes are being killed",
                   WEXITSTATUS(status));
     }
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (k->seats[i].used) {
-            keeper_hunt_add(&k->hunt, k->seats[i].pid, k->seats[i].marker);
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
+        if (k->seats[i].cookie != 0) {
+            keeper_hunt_add(&k->hunt, k->seats[i].pid, k->seats[i].cookie);
         }
     }
     keeper_hunt_start(&k->hunt, hunted, k);
@@ -147,15 +141,15 @@ static void on_message(struct keeper *k, const struct keeper_message *m)
 {
     struct seat *s;
 
-    mu_assert(m->slot < SLOTS_MAX);
-    s = &k->seats[m->slot];
-    mu_assert(s->used && s->cookie == m->cookie);
+    mu_assert(m->place < KEEPER_MAX);
+    s = &k->seats[m->place];
+    mu_assert(m->cookie != 0 && s->cookie == m->cookie);
     if (m->kind == KEEPER_STARTED) {
         s->pid = m->pid;
-        k->handler->started(k->data, m->slot, m->cookie, m->pid);
+        k->handler->started(k->data, m->cookie, m->pid);
     } else {
-        *s = (struct seat){.used = false};
-        k->handler->exited(k->data, m->slot, m->cookie, m->code, m->why);
+        *s = (struct seat){0};
+        k->handler->exited(k->data, m->cookie, m->code, m->why);
     }
 }
 
@@ -166,11 +160,12 @@ static bool is_full(ssize_t sent)
     return sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR);
 }
 
-static bool send_stop(struct keeper *k, uint32_t slot)
+static bool send_stop(struct keeper *k, struct seat *s)
 {
-    struct seat *s = &k->seats[slot];
-    struct keeper_message m = {
-        .kind = KEEPER_STOP, .slot = slot, .cookie = s->cookie, .grace_ms = s->grace_ms};
+    struct keeper_message m = {.kind = KEEPER_STOP,
+                               .place = (uint32_t)(s - k->seats),
+                               .cookie = s->cookie,
+                               .grace_ms = s->grace_ms};
 
     s->stop_unsent = is_full(send(k->fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL));
     return !s->stop_unsent;
@@ -178,7 +173,8 @@ static bool send_stop(struct keeper *k, uint32_t slot)
 
 static bool send_will(struct keeper *k)
 {
-    k->will_unsent = is_full(send(k->fd, &k->will, sizeof(k->will), MSG_DONTWAIT | MSG_NOSIGNAL));
+    k->will_unsent =
+        is_full(send(k->fd, &k->will, sizeof(k->will.m) + k->will_n, MSG_DONTWAIT | MSG_NOSIGNAL));
     return !k->will_unsent;
 }
 
@@ -186,8 +182,8 @@ static void send_unsent(struct keeper *k)
 {
     int events = UV_READABLE;
 
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (k->seats[i].stop_unsent && !send_stop(k, i)) {
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
+        if (k->seats[i].stop_unsent && !send_stop(k, &k->seats[i])) {
             events |= UV_WRITABLE;
             break;
         }
@@ -254,7 +250,7 @@ int keeper_open(uv_loop_t *loop, const char *exe, const struct keeper_handler *h
         log_error("keeper", "could not watch the keeper: %s", uv_strerror(error));
         goto err_process;
     }
-    keeper_hunt_init(&k->hunt, loop);
+    uv_timer_init(loop, &k->hunt.timer);
     close(fds[1]);
     k->poll.data = k;
     uv_poll_start(&k->poll, UV_READABLE, on_poll);
@@ -271,16 +267,26 @@ err_memory:
     return MU_EIO;
 }
 
-static int send_start(struct keeper *k, const struct keeper_start *start, int command_fd)
+/* Cookie 0: a free one. NULL: there is none. */
+static struct seat *find(struct keeper *k, uint64_t cookie)
+{
+    for (uint32_t i = 0; i < KEEPER_MAX; i++) {
+        if (k->seats[i].cookie == cookie) {
+            return &k->seats[i];
+        }
+    }
+    return NULL;
+}
+
+static int send_start(struct keeper *k, const struct seat *s, const struct keeper_start *start,
+                      int command_fd)
 {
     union {
         char bytes[CMSG_SPACE(KEEPER_FDS * sizeof(int))];
         struct cmsghdr align;
     } control = {{0}};
-    struct keeper_message m = {.kind = KEEPER_START,
-                               .slot = start->slot,
-                               .cookie = start->cookie,
-                               .marker = start->marker};
+    struct keeper_message m = {
+        .kind = KEEPER_START, .place = (uint32_t)(s - k->seats), .cookie = start->cookie};
     struct iovec iov = {.iov_base = &m, .iov_len = sizeof(m)};
     struct msghdr h = {.msg_iov = &iov,
                        .msg_iovlen = 1,
@@ -302,52 +308,56 @@ static int send_start(struct keeper *k, const struct keeper_start *start, int co
 
 int keeper_start(struct keeper *k, const struct keeper_start *start)
 {
-    struct seat *s;
+    struct seat *s = find(k, 0);
     int command_fd, rc;
 
-    mu_assert(start->slot < SLOTS_MAX && start->argv[0] != NULL);
-    s = &k->seats[start->slot];
+    mu_assert(start->cookie != 0 && start->argv[0] != NULL);
     if (k->gone || k->closing) {
         return MU_EIO;
     }
-    if (s->used) {
+    if (find(k, start->cookie) != NULL) {
         return MU_EBUSY;
     }
-    rc = keeper_pack(start->argv, start->env, start->dir, &command_fd);
+    if (s == NULL) {
+        return MU_ELIMIT;
+    }
+    rc = keeper_pack(start, &command_fd);
     if (rc != MU_OK) {
-        log_error("keeper", "could not pack the command of slot %u: %s", start->slot,
-                  mu_strerror(rc));
+        log_error("keeper", "could not pack the command '%s': %s", start->argv[0], mu_strerror(rc));
         return rc;
     }
-    rc = send_start(k, start, command_fd);
+    rc = send_start(k, s, start, command_fd);
     close(command_fd);
     if (rc == MU_OK) {
-        *s = (struct seat){.used = true, .cookie = start->cookie, .marker = start->marker};
+        *s = (struct seat){.cookie = start->cookie};
     }
     return rc;
 }
 
-void keeper_stop(struct keeper *k, uint32_t slot, uint32_t grace_ms)
+void keeper_stop(struct keeper *k, uint64_t cookie, uint32_t grace_ms)
 {
-    struct seat *s;
+    struct seat *s = cookie != 0 ? find(k, cookie) : NULL;
 
-    mu_assert(slot < SLOTS_MAX);
-    s = &k->seats[slot];
-    if (!s->used || k->gone || k->closing) {
+    if (s == NULL || k->gone || k->closing) {
         return;
     }
     s->grace_ms = s->stop_unsent ? MIN(s->grace_ms, grace_ms) : grace_ms;
-    if (!send_stop(k, slot)) {
+    if (!send_stop(k, s)) {
         uv_poll_start(&k->poll, UV_READABLE | UV_WRITABLE, on_poll);
     }
 }
 
-void keeper_set_will(struct keeper *k, const struct keeper_will *will)
+void keeper_set_will(struct keeper *k, const void *will, size_t n)
 {
+    mu_assert(n <= KEEPER_WILL_MAX);
     if (k->gone || k->closing) {
         return;
     }
-    k->will = *will;
+    k->will.m.kind = KEEPER_WILL;
+    k->will_n = n;
+    if (n > 0) {
+        memcpy(k->will.will, will, n);
+    }
     if (!send_will(k)) {
         uv_poll_start(&k->poll, UV_READABLE | UV_WRITABLE, on_poll);
     }
@@ -359,11 +369,11 @@ void keeper_close(struct keeper *k)
         return;
     }
     /* If it does not get this it says what is true anyway: that nothing is left of us. */
-    keeper_set_will(k, &(struct keeper_will){0});
+    keeper_set_will(k, NULL, 0);
     k->closing = true;
     if (!k->gone) {
         shutdown(k->fd, SHUT_WR); /* To the keeper we are gone; it closes when all are dead. */
-    } else if (!keeper_hunt_is_on(&k->hunt)) {
+    } else if (!k->hunt.on) {
         uv_close((uv_handle_t *)&k->poll, close_handles);
     }
 }
