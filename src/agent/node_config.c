@@ -7,8 +7,8 @@
  * orchestrator. A request is told by its slot and number alone: settings belong to the job, so it
  * does not matter if its worker goes on as another meanwhile. */
 #include "agent/node_state.h"
+#include "core/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static void say(struct node *n, uint32_t slot, const struct msg_config *m, int s
     struct msg_setting out = {
         .worker = m->worker, .request = m->request, .status = status, .more = more};
 
-    snprintf(out.text, sizeof(out.text), "%s", text);
+    text_say(out.text, sizeof(out.text), "%s", text);
     local_say(n->local, slot, WIRE_SETTING, &out, 0, m->request);
 }
 
@@ -188,7 +188,7 @@ void node_config_lost(struct node *n)
             if (a->sent && is_change(&a->m)) {
                 char text[TEXT_MAX_LEN];
 
-                snprintf(text, sizeof(text),
+                text_say(text, sizeof(text),
                          "the orchestrator was lost before it answered: it is not known whether "
                          "the change of %.80s was made; read it again",
                          a->m.key);
@@ -246,10 +246,10 @@ static void late(struct node *n, uint32_t slot, struct node_config_ask **at)
             a->sent ? "; it is not known whether the change was made" : "; the change was not made";
     }
     if (n->link.away_ms != 0) {
-        snprintf(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
+        text_say(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
                  a->m.key, n->link.where, made);
     } else {
-        snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
+        text_say(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);
     }
     answer(n, slot, at, MU_ETIMEDOUT, text);
