@@ -212,7 +212,7 @@ static void copy_claims(struct depot_task *t)
         struct depot_claim *c = &t->claims[t->claims_n++];
 
         memcpy(c->job, u->job, sizeof(c->job));
-        c->bytes = u->bytes;
+        c->bytes = u == t->upload && t->ask.op == DEPOT_BEGIN ? u->bytes : u->received;
     }
 }
 
