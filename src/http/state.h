@@ -26,6 +26,7 @@ struct http_conn {
     TAILQ_ENTRY(http_conn) link;
     int fd;
     uint64_t since_ms; /* of waiting for a whole request; 0: there is one */
+    bool shed;         /* it was cut off, to make room */
 };
 TAILQ_HEAD(http_conns, http_conn);
 
