@@ -241,6 +241,13 @@ MU_API int mu_group(mu_run *run, mu_group_info *group_out);
  * agent is gone. */
 MU_API int mu_group_check(mu_run *run, uint64_t generation);
 
+/* For members to know each other elsewhere: 32 bytes that all members of the group get for the same
+ * label (1 to 64 bytes), and that nobody else can know. Waits for nobody. MU_EPEER: as
+ * mu_group_check(). */
+#define MU_SECRET_BYTES 32
+MU_API int mu_group_secret(mu_run *run, uint64_t generation, const char *label,
+                           uint8_t secret_out[MU_SECRET_BYTES]);
+
 /* Moves to the newest generation: waits until this worker is a member of it and all members are
  * there; links between those who were together before are kept. When it returns MU_OK calls can be
  * made (again). The first call of all does this by itself. When there is nothing to move to it

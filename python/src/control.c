@@ -125,6 +125,22 @@ static PyObject *run_group_check(PyObject *object, PyObject *args, PyObject *kwa
     Py_RETURN_NONE;
 }
 
+static PyObject *run_group_secret(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    mu_run *mu = py_run_get((struct run *)object);
+    uint8_t secret[MU_SECRET_BYTES];
+    unsigned long long generation;
+    const char *label;
+
+    if (mu == NULL ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "Ks:group_secret",
+                                     KEYWORDS("generation", "label"), &generation, &label) ||
+        py_run_check(mu_group_secret(mu, generation, label, secret)) < 0) {
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char *)secret, sizeof(secret));
+}
+
 static PyObject *run_regroup(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     long long timeout_ms = MU_FOREVER;
@@ -150,6 +166,9 @@ PyMethodDef py_control_methods[] = {
                   "group() -> (generation, rank, size, settled)\n\nThat calls are made in."),
     METHOD("group_check", run_group_check,
            "group_check(generation)\n\nRaises PeerLost if one of its members is gone."),
+    METHOD("group_secret", run_group_secret,
+           "group_secret(generation, label) -> bytes\n\nThe same for all members, known to nobody "
+           "else."),
     METHOD("regroup", run_regroup, "regroup(timeout_ms=-1)\n\nMoves to the newest generation."),
     {NULL, NULL, 0, NULL},
 };

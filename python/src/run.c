@@ -350,17 +350,27 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-enum { METHODS_MAX = 64 };
-
 int py_run_init(PyObject *module)
 {
-    static PyMethodDef all[METHODS_MAX];
     PyMethodDef *const tables[] = {own_methods,      py_control_methods, py_call_methods,
                                    py_setup_methods, py_train_methods,   py_config_methods};
+    const size_t tables_n = sizeof(tables) / sizeof(tables[0]);
+    PyMethodDef *all; /* the type's, for as long as there is Python */
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        for (const PyMethodDef *m = tables[i]; m->ml_name != NULL && n < METHODS_MAX - 1; m++) {
+    for (size_t i = 0; i < tables_n; i++) {
+        for (const PyMethodDef *m = tables[i]; m->ml_name != NULL; m++) {
+            n++;
+        }
+    }
+    all = PyMem_Calloc(n + 1, sizeof(*all));
+    if (all == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    n = 0;
+    for (size_t i = 0; i < tables_n; i++) {
+        for (const PyMethodDef *m = tables[i]; m->ml_name != NULL; m++) {
             all[n++] = *m;
         }
     }

@@ -2,6 +2,7 @@
 
 #include "agent/local_dir.h"
 #include "base/log.h"
+#include "core/text.h"
 #include "net/listen.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void refuse(struct conn *c, int status, const char *text)
     struct msg_refused m = {.status = status};
 
     log_warn("local", "%s was refused: %s", conn_peer(c), text);
-    snprintf(m.text, sizeof(m.text), "%s", text);
+    text_say(m.text, sizeof(m.text), "%s", text);
     conn_say(c, WIRE_REFUSED, &m, 0, 0);
     conn_close(c, REFUSED_FLUSH_MS);
 }
@@ -113,7 +114,7 @@ static void on_relay_ended(void *arg, int status, const char *why)
     s->relay = NULL;
     s->conn = NULL;
     log_debug("local", "the line of %s is closed: %s", conn_peer(c), why);
-    snprintf(m.text, sizeof(m.text), "%s", why);
+    text_say(m.text, sizeof(m.text), "%s", why);
     conn_set_data(c, &s->local->nobody);
     conn_say(c, WIRE_REFUSED, &m, 0, 0);
     conn_close(c, REFUSED_FLUSH_MS);

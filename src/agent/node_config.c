@@ -7,8 +7,8 @@
  * orchestrator. A request is told by its slot and number alone: settings belong to the job, so it
  * does not matter if its worker goes on as another meanwhile. */
 #include "agent/node_state.h"
+#include "core/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static void say(struct node *n, uint32_t slot, const struct msg_config *m, int s
     struct msg_setting out = {
         .worker = m->worker, .request = m->request, .status = status, .more = more};
 
-    snprintf(out.text, sizeof(out.text), "%s", text);
+    text_say(out.text, sizeof(out.text), "%s", text);
     local_say(n->local, slot, WIRE_SETTING, &out, 0, m->request);
 }
 
@@ -197,7 +197,7 @@ void node_config_lost(struct node *n)
             if (a->sent && is_change(&a->m)) {
                 char text[TEXT_MAX_LEN];
 
-                snprintf(text, sizeof(text),
+                text_say(text, sizeof(text),
                          "the orchestrator was lost before it answered: it is not known whether "
                          "the change of %.80s was made; read it again",
                          a->m.key);
@@ -237,13 +237,13 @@ static void on_late(void *data, struct timer *t)
             a->sent ? "; it is not known whether the change was made" : "; the change was not made";
     }
     if (line_is_away(n->line)) {
-        snprintf(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
+        text_say(text, sizeof(text), "setting '%.60s': the orchestrator at %.80s is away%s",
                  a->m.key, line_where(n->line), made);
     } else if (net_now_ms() < a->due_ms + LATE_MS) {
         node_at(n, t, a->due_ms + LATE_MS, on_late);
         return;
     } else {
-        snprintf(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
+        text_say(text, sizeof(text), "setting '%.60s': the orchestrator did not answer in time%s",
                  a->m.key, made);
     }
     answer(n, slot, a, MU_ETIMEDOUT, text);

@@ -2,8 +2,8 @@
  * answered, so that neither a lost connection nor another orchestrator loses one, and answers
  * itself when nobody else does in time. */
 #include "agent/node_state.h"
+#include "core/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void answer(struct node *n, uint32_t slot, const struct msg_sync *m, int 
 {
     struct msg_synced out = {.worker = m->worker, .request = m->request, .status = status};
 
-    snprintf(out.text, sizeof(out.text), "%s", text);
+    text_say(out.text, sizeof(out.text), "%s", text);
     local_say(n->local, slot, WIRE_SYNCED, &out, 0, m->request);
 }
 
@@ -49,12 +49,12 @@ static void on_late(void *data, struct timer *t)
     char text[TEXT_MAX_LEN];
 
     if (line_is_away(n->line)) {
-        snprintf(text, sizeof(text), "the orchestrator at %.150s is away", line_where(n->line));
+        text_say(text, sizeof(text), "the orchestrator at %.150s is away", line_where(n->line));
     } else if (net_now_ms() < s->due_ms + LATE_MS) {
         node_at(n, t, s->due_ms + LATE_MS, on_late);
         return;
     } else {
-        snprintf(text, sizeof(text), "the orchestrator did not answer in time");
+        text_say(text, sizeof(text), "the orchestrator did not answer in time");
     }
     answer(n, slot, &s->m, MU_ETIMEDOUT, text);
     drop(n, slot, s);

@@ -107,7 +107,11 @@ bool comm_is_fenced(const struct comm *c); /* so no call can be made in the grou
 void comm_newest(struct comm *c, uint64_t generation);
 
 uint64_t comm_generation(const struct comm *c); /* of the group; 0: none */
-uint32_t comm_rank(const struct comm *c);       /* COMM_NOBODY: none */
+#define COMM_LABEL_MAX 64
+/* Made from the group's key and a label (up to COMM_LABEL_MAX bytes): its members get the same, and
+ * nobody else can. MU_EPEER: there is no group of that generation. */
+int comm_secret(struct comm *c, uint64_t generation, const char *label, uint8_t out[KEY_BYTES]);
+uint32_t comm_rank(const struct comm *c); /* COMM_NOBODY: none */
 uint32_t comm_size(const struct comm *c);
 wid comm_worker(const struct comm *c, uint32_t rank); /* 0: no such rank */
 

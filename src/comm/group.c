@@ -1,5 +1,11 @@
 /* What anybody may ask of the group, or tell it. */
 #include "comm/tender.h"
+#include "core/membership.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+#define SECRET_WORDS "muster group secret 1"
 
 int comm_enter(struct comm *c)
 {
@@ -87,6 +93,28 @@ uint64_t comm_generation(const struct comm *c)
 
     pthread_mutex_unlock(lock_of(c));
     return term_generation(number);
+}
+
+/* The key is random: this is HKDF's second half, one block of it. */
+int comm_secret(struct comm *c, uint64_t generation, const char *label, uint8_t out[KEY_BYTES])
+{
+    uint8_t info[sizeof(SECRET_WORDS) + COMM_LABEL_MAX + 1];
+    size_t label_n = strlen(label), n = 0;
+    int rc = MU_EPEER;
+
+    mu_assert(label_n <= COMM_LABEL_MAX);
+    memcpy(info, SECRET_WORDS, sizeof(SECRET_WORDS));
+    memcpy(info + sizeof(SECRET_WORDS), label, label_n);
+    info[sizeof(SECRET_WORDS) + label_n] = 1;
+    pthread_mutex_lock(&c->lock);
+    if (c->group.of != NULL && term_generation(c->group.number) == generation) {
+        mu_assert(EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, c->group.of->g.key, KEY_BYTES, info,
+                            sizeof(SECRET_WORDS) + label_n + 1, out, KEY_BYTES, &n) != NULL);
+        mu_assert(n == KEY_BYTES);
+        rc = MU_OK;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return rc;
 }
 
 uint64_t comm_claim(struct comm *c)

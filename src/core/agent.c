@@ -308,7 +308,7 @@ static void on_generation(struct agent *a, const struct generation *g, struct ag
 {
     struct member *members = a->held.members;
 
-    if (!RULE(STALE_GENERATION, g->number > a->held.number) ||
+    if (!RULE(STALE_GENERATION, g->number > a->held.number) || g->members_n == 0 ||
         g->members_n > a->config.members_max) {
         return;
     }

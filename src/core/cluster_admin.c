@@ -1,8 +1,8 @@
 /* What people ask for: drain a node, end a job, give up on its lineage. */
 #include "core/cluster_state.h"
+#include "core/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static int want_drain(struct cluster *c, struct job *j, const char *name, struct effects *fx)
@@ -47,7 +47,7 @@ void record_failed(struct cluster *c, struct job *j, struct effects *fx, const c
         return;
     }
     va_start(args, fmt);
-    vsnprintf(r.u.finished.why, sizeof(r.u.finished.why), fmt, args);
+    text_vsay(r.u.finished.why, sizeof(r.u.finished.why), fmt, args);
     va_end(args);
     say_finished(c, j, &r, fx);
 }

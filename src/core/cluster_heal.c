@@ -11,8 +11,8 @@
  */
 #include "core/cluster_state.h"
 #include "core/mutation.h"
+#include "core/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define HEALS_MAX 3 /* in a row, without getting past the step where one began */
@@ -61,10 +61,10 @@ static void odd_text(struct cluster *c, wid odd, char *out, size_t cap)
     if (odd == 0) {
         out[0] = '\0';
     } else if (n == NULL) {
-        snprintf(out, cap, "; the odd one is n%u.%u#%u", wid_node(odd), wid_slot(odd),
+        text_say(out, cap, "; the odd one is n%u.%u#%u", wid_node(odd), wid_slot(odd),
                  wid_incarnation(odd));
     } else {
-        snprintf(out, cap, "; the odd one is n%u.%u#%u (node '%s')", wid_node(odd), wid_slot(odd),
+        text_say(out, cap, "; the odd one is n%u.%u#%u (node '%s')", wid_node(odd), wid_slot(odd),
                  wid_incarnation(odd), n->name);
     }
 }
@@ -178,7 +178,7 @@ bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *f
     } else if (!can_go_back(j, f.agreed)) {
         end_job(c, j, &f, "; it can't heal: there is no checkpoint of a state that all had", fx);
     } else if (!RULE(HEALS_END, count <= HEALS_MAX)) {
-        snprintf(more, sizeof(more), "; it went back %u times, and did not get past step %llu",
+        text_say(more, sizeof(more), "; it went back %u times, and did not get past step %llu",
                  HEALS_MAX, (unsigned long long)j->heal.at);
         end_job(c, j, &f, more, fx);
     } else {
@@ -201,7 +201,7 @@ void note_healed(struct cluster *c, struct job *j, struct effects *fx)
     }
     j->step = step;
     odd_text(c, j->heal.odd, odd, sizeof(odd));
-    snprintf(text, sizeof(text), "after step %llu the states of the workers differed%s",
+    text_say(text, sizeof(text), "after step %llu the states of the workers differed%s",
              (unsigned long long)j->heal.at, odd);
     say_note(fx, &(struct note){.kind = NOTE_HEALED,
                                 .job = j->name,

@@ -2,14 +2,22 @@
  * one that comes back takes up where it was. */
 #include "core/cluster_state.h"
 #include "core/mutation.h"
+#include "core/text.h"
 
 #include <string.h>
 
+/* Names are in paths, addresses of pages, commands and settings: what is not a plain one comes no
+ * further than here. */
+static bool hello_named(const struct msg_hello *h)
+{
+    return text_is_name(h->job, strlen(h->job)) && text_is_name(h->name, strlen(h->name));
+}
+
 static bool hello_sane(const struct cluster *c, const struct msg_hello *h)
 {
-    return h->job[0] != '\0' && h->name[0] != '\0' && h->slots >= 1 && h->slots <= SLOTS_MAX &&
-           h->slots <= c->config.workers_max && h->min >= 1 && h->min <= h->max &&
-           h->role < ROLE_N && h->mode < MODE_N && h->incarnation != 0;
+    return h->slots >= 1 && h->slots <= SLOTS_MAX && h->slots <= c->config.workers_max &&
+           h->min >= 1 && h->min <= h->max && h->role < ROLE_N && h->mode < MODE_N &&
+           h->incarnation != 0;
 }
 
 /* Another run, the job's first perhaps; m: what is remembered of those before, or NULL. */
@@ -268,6 +276,12 @@ int on_hello(struct cluster *c, const struct event *e, struct effects *fx)
     struct job *j;
     struct node *n;
 
+    if (!hello_named(h)) {
+        say_refused(fx, e->conn, MU_EINVAL,
+                    "job '%s', node '%s': a name has 1 to %d letters, digits, '.', '_' and '-'",
+                    h->job, h->name, NAME_MAX_LEN - 1);
+        return MU_EINVAL;
+    }
     if (!hello_sane(c, h)) {
         say_refused(fx, e->conn, MU_EINVAL,
                     "node '%s': its hello makes no sense (slots %u, nnodes %u:%u, role %u)",

@@ -2,9 +2,9 @@
  * active one, the end of the run. */
 #include "core/cluster_state.h"
 #include "core/mutation.h"
+#include "core/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 void say_record(struct effects *fx, const struct record *r)
@@ -26,7 +26,7 @@ void say_refused(struct effects *fx, uint32_t conn, int status, const char *fmt,
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(m.text, sizeof(m.text), fmt, args);
+    text_vsay(m.text, sizeof(m.text), fmt, args);
     va_end(args);
     fx->emit(fx, &(struct effect){.kind = EFFECT_REFUSED, .conn = conn, .u.refused = &m});
     say_note(fx, &note);

@@ -38,7 +38,6 @@ void config_close(struct config *config)
 
 void config_reset(struct config *config, const char *job)
 {
-    mu_assert(text_is_name(job, strnlen(job, NAME_MAX_LEN)));
     strcpy(config->job, job);
     config->entries_n = config->values_n = 0;
     config->version = config->floor = 0;

@@ -1,8 +1,8 @@
 /* Who is in a job's generation, and who of them is missing in a round. */
 #include "core/sync_state.h"
+#include "core/text.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Ranks follow seniority, which is the order of workers' numbers but for a few: the list is sorted
@@ -135,7 +135,7 @@ static void add_missing(const struct sync *s, const struct sync_job *j, uint32_t
         if (s->order[m[i].rank] != NONE) {
             continue;
         }
-        snprintf(text, sizeof(text), "%sn%" PRIu32 ".%" PRIu32 "#%" PRIu32 "%s%s%s",
+        text_say(text, sizeof(text), "%sn%" PRIu32 ".%" PRIu32 "#%" PRIu32 "%s%s%s",
                  shown_n == 0 ? "; missing: " : ", ", wid_node(m[i].worker), wid_slot(m[i].worker),
                  wid_incarnation(m[i].worker), m[i].addr[0] != '\0' ? " (" : "", m[i].addr,
                  m[i].addr[0] != '\0' ? ")" : "");
@@ -146,7 +146,7 @@ static void add_missing(const struct sync *s, const struct sync_job *j, uint32_t
     }
     o->cap = cap;
     if (shown_n < missing_n) {
-        snprintf(text, sizeof(text), ", and %" PRIu32 " more", missing_n - shown_n);
+        text_say(text, sizeof(text), ", and %" PRIu32 " more", missing_n - shown_n);
         add(o, text);
     }
 }
@@ -160,7 +160,7 @@ void sync_missing_text(struct sync *s, uint32_t round, char *buf, size_t cap)
     char text[64];
 
     if (j->members_n == 0) {
-        snprintf(buf, cap, "job %s has no generation yet: it waits for nodes", j->name);
+        text_say(buf, cap, "job %s has no generation yet: it waits for nodes", j->name);
         return;
     }
     memset(s->order, 0xff, j->members_n * sizeof(s->order[0]));
@@ -171,10 +171,10 @@ void sync_missing_text(struct sync *s, uint32_t round, char *buf, size_t cap)
         }
     }
     buf[0] = '\0';
-    snprintf(text, sizeof(text), "%" PRIu32 " of %" PRIu32 " are here", r->here_n, j->members_n);
+    text_say(text, sizeof(text), "%" PRIu32 " of %" PRIu32 " are here", r->here_n, j->members_n);
     add(&o, text);
     if (gave_up_n > 0) {
-        snprintf(text, sizeof(text), ", %" PRIu32 " gave up", gave_up_n);
+        text_say(text, sizeof(text), ", %" PRIu32 " gave up", gave_up_n);
         add(&o, text);
     }
     add_missing(s, j, j->members_n - r->here_n - gave_up_n, &o);

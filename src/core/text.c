@@ -1,7 +1,6 @@
 #include "core/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,12 +63,17 @@ void text_say(char *buffer, size_t cap, const char *fmt, ...)
 {
     va_list args;
 
-    if (cap == 0) {
-        return;
-    }
     va_start(args, fmt);
-    (void)vsnprintf(buffer, cap, fmt, args);
+    text_vsay(buffer, cap, fmt, args);
     va_end(args);
+}
+
+void text_vsay(char *buffer, size_t cap, const char *fmt, va_list args)
+{
+    if (cap > 0) {
+        (void)vsnprintf(buffer, cap, fmt, args);
+        text_clean(buffer);
+    }
 }
 
 const char *wid_print(wid worker, char text[WID_TEXT_MAX])

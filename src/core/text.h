@@ -6,6 +6,8 @@
 #include "base/base.h"
 #include "core/message.h"
 
+#include <stdarg.h>
+
 /* Digits only, and a value in [min, max]; *out is set on success alone. */
 bool text_number(const char *text, size_t text_n, uint64_t min, uint64_t max, uint64_t *out);
 
@@ -23,8 +25,18 @@ struct text_quoted {
 };
 struct text_quoted text_quote(const char *text, size_t text_n);
 
-/* Like snprintf, but for an optional buffer: no-op if cap is 0. */
+/* UTF-8 without control characters: what a message may carry. */
+bool text_valid(const uint8_t *text, size_t n);
+
+/* Makes any terminated text valid, in place. One that was cut inside a character loses what is left
+ * of that character; whatever else is not valid becomes ' ' or '?'. */
+void text_clean(char *text);
+
+/* Like snprintf, but the text is valid, also if it had to be cut, and the buffer is optional: no-op
+ * if cap is 0. Whatever goes into a message or a record is written by this. */
 void text_say(char *buffer, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void text_vsay(char *buffer, size_t cap, const char *fmt, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 /* "n3.0#2" */
 #define WID_TEXT_MAX 40

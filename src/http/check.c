@@ -162,7 +162,12 @@ static bool check_role(struct http_request *q)
     const char *authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
     const enum http_role need = q->route->role;
 
-    q->role = role_of(&q->h->config, authorization);
+    q->role = authorization != NULL ? role_of(&q->h->config, authorization) : http_session_role(q);
+    if (q->by_session && strcmp(q->route->method, "GET") != 0 && header(q, "Origin") == NULL) {
+        http_put_error(q, MHD_HTTP_FORBIDDEN, "a browser says it by itself; others send a token",
+                       "by a cookie, nothing is changed without an Origin");
+        return false;
+    }
     if (q->role >= need) {
         return true;
     }

@@ -86,6 +86,13 @@ const char *http_query(const struct http_request *q, const char *name);
 const char *http_header(const struct http_request *q, const char *name);
 const void *http_body(const struct http_request *q, size_t *n_out);
 enum http_role http_role(const struct http_request *q);
+
+/* A session with the rights of this request begins: its cookie goes with the answer, and is taken
+ * in place of a bearer for HTTP_SESSION_S. Ending one ends that of the request, if it came by one.
+ */
+#define HTTP_SESSION_S 3600
+void http_session_begin(struct http_request *q);
+void http_session_end(struct http_request *q);
 /* True from the moment that the client is known to have gone; the request must still be answered.
  */
 bool http_gone(const struct http_request *q);

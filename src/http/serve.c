@@ -7,9 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DROP_MAX (1u << 20) /* of a refused body; whoever sends more is cut off */
+#define CONNS_CALM (HTTP_CONNS_MAX - 32) /* the rest is for those who are just coming */
+#define DROP_MAX (1u << 20)              /* of a refused body; whoever sends more is cut off */
 
 /* ---- connections ---- */
+
+/* Whoever comes finds room, a probe of health among them: beyond CONNS_CALM the one goes that has
+ * asked for nothing for longest. Under the lock. */
+static void make_room(struct http *h)
+{
+    struct http_conn *c, *longest = NULL;
+    uint32_t n = 0;
+
+    TAILQ_FOREACH(c, &h->conns, link)
+    {
+        n += !c->shed;
+        if (!c->shed && c->since_ms != 0 && (longest == NULL || c->since_ms < longest->since_ms)) {
+            longest = c;
+        }
+    }
+    if (n >= CONNS_CALM && longest != NULL) {
+        longest->shed = true;
+        (void)shutdown(longest->fd, SHUT_RDWR);
+    }
+}
 
 void http_on_connection(void *cls, struct MHD_Connection *mhd, void **conn_ptr,
                         enum MHD_ConnectionNotificationCode what)
@@ -31,6 +52,7 @@ void http_on_connection(void *cls, struct MHD_Connection *mhd, void **conn_ptr,
         socket_tune(c->fd);
         *conn_ptr = c;
         pthread_mutex_lock(&h->lock);
+        make_room(h);
         TAILQ_INSERT_TAIL(&h->conns, c, link);
         h->stats.conns_n++;
         pthread_mutex_unlock(&h->lock);

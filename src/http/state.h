@@ -21,11 +21,21 @@
 #define HTTP_FEEDS_MAX 8
 #define HTTP_KEPT_N 5
 
+#define HTTP_SESSIONS_MAX 64
+#define HTTP_SESSION_BYTES 32
+
+struct http_session {
+    uint8_t id[HTTP_SESSION_BYTES];
+    enum http_role role;
+    uint64_t until_ms; /* 0: there is none */
+};
+
 /* One TCP connection. Guarded. */
 struct http_conn {
     TAILQ_ENTRY(http_conn) link;
     int fd;
     uint64_t since_ms; /* of waiting for a whole request; 0: there is one */
+    bool shed;         /* it was cut off, to make room */
 };
 TAILQ_HEAD(http_conns, http_conn);
 
@@ -46,6 +56,8 @@ struct http_request {
     bool begun, is_head, no_memory;
     uint32_t hosts_n;
     enum http_role role;
+    bool by_session; /* … by its cookie, which is this */
+    uint8_t session[HTTP_SESSION_BYTES];
     const struct http_route *route;
     char *target; /* as it came, cut at its '?' */
     char *text;   /* decoded parameters */
@@ -97,6 +109,7 @@ struct http {
     uint32_t unanswered_n; /* in the queue and with handlers */
     uint32_t sending_n;    /* answered, and not yet sent in full */
     struct http_conns conns;
+    struct http_session sessions[HTTP_SESSIONS_MAX]; /* guarded */
     struct http_streams streams;
     struct http_streams waking; /* that were suspended, and have something to send */
     bool ringing;               /* one of them has been woken, and will wake these */
@@ -116,6 +129,9 @@ void http_on_connection(void *cls, struct MHD_Connection *mhd, void **conn_ptr,
                         enum MHD_ConnectionNotificationCode what);
 
 /* Sweeps those whose request does not arrive; any thread. */
+/* session.c: the rights of its cookie; HTTP_NOBODY. */
+enum http_role http_session_role(struct http_request *q);
+
 void http_conns_sweep(struct http *h, uint64_t now_ms);
 
 /* check.c: finds the route and decides; q->status is set to what is wrong, with its answer. */

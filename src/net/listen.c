@@ -18,7 +18,8 @@
 
 #define HANDSHAKES_MAX 4096u
 #define ACCEPT_MAX 512 /* in one turn of the loop */
-#define PAUSE_MS 100u  /* when there are no more files */
+#define STRANGERS_SHARE 4u
+#define PAUSE_MS 100u /* when there are no more files */
 #define GUESTS_PER_STRANGER 2u
 #define WAIT_MS 20u    /* … until then */
 #define FILES_KEPT 64u /* for everything that is no connection */
@@ -151,7 +152,8 @@ static void shed_oldest(struct listener *l)
 {
     struct conn *c = TAILQ_FIRST(&l->strangers);
 
-    shed(l, conn_peer(c), "too many connections are in their handshake; this was the oldest");
+    shed(l, conn_peer(c),
+         "there is no more room for those in their handshake; this was the oldest");
     unlink_conn(c);
     conn_release(c);
 }
@@ -161,6 +163,9 @@ static void take(struct listener *l, int fd)
     struct conn *c;
 
     l->counts.accepted++;
+    if (l->counts.now >= l->config.conns_max && l->strangers_n > 0) {
+        shed_oldest(l); /* whoever has shown the token is worth more than one who has not */
+    }
     if (l->counts.now >= l->config.conns_max) {
         shed(l, "a newcomer", "there are as many connections as are allowed");
         close(fd);
@@ -204,7 +209,9 @@ static void pause_for(struct listener *l, uint64_t ms)
  * spin on it. */
 static void out_of_files(struct listener *l, const char *why)
 {
-    if (l->spare_fd >= 0) {
+    if (l->strangers_n > 0) {
+        shed_oldest(l);
+    } else if (l->spare_fd >= 0) {
         close(l->spare_fd);
         l->spare_fd = -1;
         int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
@@ -288,6 +295,11 @@ int listen_start(uv_loop_t *loop, int fd, struct tls *tls, const struct conn_han
     }
     if (l->config.handshakes_max == 0) {
         l->config.handshakes_max = HANDSHAKES_MAX;
+    }
+    if (tls !=
+        NULL) { /* Strangers get a part of what there is: the rest is for those with the token. */
+        l->config.handshakes_max =
+            MIN(l->config.handshakes_max, MAX(l->config.conns_max / STRANGERS_SHARE, 1));
     }
     l->data = data;
     TAILQ_INIT(&l->strangers);

@@ -10,8 +10,9 @@ struct listener;
 struct listen_config {
     struct conn_limits limits;
     uint32_t conns_max;      /* all; 0: as open files allow */
-    uint32_t handshakes_max; /* that have not shown the token; 0: 4,096. Newcomers wait; whoever
-                                was silent for a quarter of handshake_ms makes room */
+    uint32_t handshakes_max; /* that have not shown the token; 0: 4,096. By TLS at most a quarter
+                                of conns_max. Newcomers wait; whoever was silent for a quarter of
+                                handshake_ms makes room */
 };
 
 struct listen_counts {

@@ -23,9 +23,8 @@ void depot_answer(struct session *s, const struct msg_depot *m, uint64_t request
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(says.text, sizeof(says.text), fmt, args);
+    text_vsay(says.text, sizeof(says.text), fmt, args);
     va_end(args);
-    words_clean(says.text);
     conn_say(s->conn, WIRE_DEPOT_SAYS, &says, 0, request);
 }
 

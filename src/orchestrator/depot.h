@@ -31,6 +31,7 @@
 #define SESSION_TASKS_MAX 16
 #define ANSWERS_MAX ((size_t)64 << 20) /* to all, queued */
 #define ANSWERS_HIGH ((size_t)1 << 20) /* … to one */
+#define UPLOAD_IDLE_LEASES 6           /* so long silent, one makes room for others */
 #define CHANGES_AT_ONCE 2
 #define LOOKS_AT_ONCE 1
 
@@ -46,7 +47,7 @@ struct depot_lane {
     bool looks;
 };
 
-/* What an upload will need, for those who look for room. */
+/* What an upload has brought, for those who look for room; all that it will bring if it begins. */
 struct depot_claim {
     char job[NAME_MAX_LEN];
     uint64_t bytes;
@@ -106,6 +107,8 @@ struct upload {
     bool committing;
     char job[NAME_MAX_LEN];
     uint64_t step, bytes;
+    uint64_t received;          /* of them; only these are reserved */
+    uint64_t heard_ms;          /* when a piece came last */
     struct ckpt_intake *intake; /* the running task's */
     /* What is being put together: a chunk, or a manifest. */
     struct depot_task *building;

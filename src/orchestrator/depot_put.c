@@ -74,6 +74,26 @@ void upload_end(struct upload *u)
     depot_task_start(&u->end, &d->changes);
 }
 
+/* Nobody waits for those who have begun and say nothing more. True: there were some. What they have
+ * sent can be forgotten now. */
+static bool end_idle(struct deposits *d, const struct upload *except)
+{
+    const uint64_t idle_ms = (uint64_t)UPLOAD_IDLE_LEASES * d->o->config.lease_ms;
+    struct upload *next;
+    bool any = false;
+
+    driver_time(d->o);
+    for (struct upload *u = d->uploads; u != NULL; u = next) {
+        next = u->next;
+        if (u != except && u->begun && !u->committing && u->chunks_n == 0 &&
+            d->o->now_ms >= u->heard_ms + idle_ms) {
+            upload_end(u);
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* ---- begin ---- */
 
 static void run_begin(struct depot_task *t)
@@ -94,7 +114,8 @@ static bool begin_done(struct depot_task *t)
 {
     struct upload *u = t->upload;
 
-    if (t->says.status == MU_ELIMIT && t->left > 0 && !t->alone && !u->dead) {
+    if (t->says.status == MU_ELIMIT && !t->alone && !u->dead &&
+        (end_idle(t->d, u) || t->left > 0)) {
         t->alone = true; /* What broke off may go; but nothing that is about to be taken up. */
         depot_task_again(t);
         return false;
@@ -106,6 +127,8 @@ static bool begin_done(struct depot_task *t)
         upload_stale(t);
     } else if (t->says.status == MU_OK) {
         u->begun = true;
+        u->received = MIN(t->says.item * CKPT_CHUNK, u->bytes); /* taken up from before */
+        u->heard_ms = t->d->o->now_ms;
     } else {
         upload_end(u);
     }
@@ -154,6 +177,9 @@ void upload_begin(struct session *s, const struct msg_depot *m, uint64_t request
                         "%" PRIu64 " bytes are too many for a checkpoint", m->total);
         return;
     }
+    if (d->uploads_n >= UPLOADS_MAX) {
+        end_idle(d, NULL);
+    }
     if (d->uploads_n >= UPLOADS_MAX || d->ending_n >= UPLOADS_MAX) {
         depot_task_fail(t, &d->changes, MU_EAGAIN,
                         "%d checkpoints are being put to the orchestrator, and that is the most at "
@@ -176,7 +202,7 @@ void upload_begin(struct session *s, const struct msg_depot *m, uint64_t request
 
 static void run_put(struct depot_task *t)
 {
-    int rc = room_on_disk(t->d, &t->why);
+    int rc = t->d->quota > 0 ? room_make(t) : room_on_disk(t->d, &t->why);
 
     if (rc == MU_OK) {
         rc = ckpt_intake_put(t->upload->intake, t->ask.item, t->data, (uint32_t)t->ask.total,
@@ -243,6 +269,7 @@ static void built(struct upload *u)
     t->upload = u;
     if (t->ask.op == DEPOT_PUT) {
         u->chunks_n++;
+        u->received = MIN(u->received + t->ask.total, u->bytes);
         t->run = run_put;
         t->done = put_done;
     } else {
@@ -340,6 +367,8 @@ void upload_piece(struct session *s, const struct msg_depot *m, uint64_t request
                     m->data_n, m->at, m->item);
         return;
     }
+    driver_time(s->o);
+    u->heard_ms = s->o->now_ms;
     memcpy(u->building->data + u->got, m->data, m->data_n);
     u->got += m->data_n;
     if (u->got == m->total) {

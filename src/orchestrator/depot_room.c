@@ -1,5 +1,6 @@
-/* Room for checkpoints. Counted by looking at the disk: what was promised to uploads counts as if
- * it were there, and what they have written already does not count twice. */
+/* Room for checkpoints. Counted by looking at the disk: what uploads have sent counts as if it were
+ * there, and what of it is written already does not count twice. What somebody only says that it
+ * will send counts for nobody but itself: others' checkpoints do not wait for promises. */
 #include "orchestrator/depot.h"
 
 #include <errno.h>

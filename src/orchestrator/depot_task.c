@@ -1,4 +1,5 @@
 /* Tasks and lanes. See depot.h. */
+#include "core/text.h"
 #include "orchestrator/depot.h"
 #include "orchestrator/words.h"
 
@@ -59,9 +60,8 @@ static void answer(struct depot_task *t, struct session *s)
     t->says.op = t->ask.op;
     if (t->says.status != MU_OK) {
         t->says.data_n = 0;
-        snprintf(t->says.text, sizeof(t->says.text), "%.*s", TEXT_MAX_LEN - 1,
+        text_say(t->says.text, sizeof(t->says.text), "%s",
                  t->why.text[0] != '\0' ? t->why.text : mu_strerror(t->says.status));
-        words_clean(t->says.text);
     } else if (t->ask.op == DEPOT_READ) {
         s->o->counts.ckpt_given += t->says.data_n;
     }
@@ -212,7 +212,7 @@ static void copy_claims(struct depot_task *t)
         struct depot_claim *c = &t->claims[t->claims_n++];
 
         memcpy(c->job, u->job, sizeof(c->job));
-        c->bytes = u->bytes;
+        c->bytes = u == t->upload && t->ask.op == DEPOT_BEGIN ? u->bytes : u->received;
     }
 }
 

@@ -40,14 +40,6 @@ static void send_generation(struct orchestrator *o, struct session *s, const str
     }
 }
 
-static void send_refused(struct session *s, const struct msg_refused *m)
-{
-    struct msg_refused clean = *m;
-
-    words_clean(clean.text);
-    conn_say(s->conn, WIRE_REFUSED, &clean, 0, 0);
-}
-
 static void say(struct orchestrator *o, struct session *s, const struct effect *e)
 {
     switch (e->kind) {
@@ -56,7 +48,7 @@ static void say(struct orchestrator *o, struct session *s, const struct effect *
         conn_say(s->conn, WIRE_WELCOME, e->u.welcome, 0, 0);
         break;
     case EFFECT_REFUSED:
-        send_refused(s, e->u.refused);
+        conn_say(s->conn, WIRE_REFUSED, e->u.refused, 0, 0);
         break;
     case EFFECT_ACK:
         conn_say(s->conn, WIRE_ACK, e->u.ack, 0, 0);

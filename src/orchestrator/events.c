@@ -1,6 +1,7 @@
 /* Notes of the cluster: a line in the log, an event for those who follow, and the last EVENTS_MAX
  * of them for those who ask later. Each is encoded once. */
 #include "base/log.h"
+#include "core/text.h"
 #include "orchestrator/driver.h"
 #include "orchestrator/words.h"
 
@@ -10,8 +11,7 @@
 
 static void copy_text(char *to, size_t cap, const char *from)
 {
-    snprintf(to, cap, "%s", from != NULL ? from : "");
-    words_clean(to);
+    text_say(to, cap, "%s", from != NULL ? from : "");
 }
 
 static void fill(const struct note *note, uint64_t number, struct msg_event *e)

@@ -1,5 +1,6 @@
 /* What people ask of the orchestrator. A request that changes something is answered when its record
  * is durable, or has failed. */
+#include "core/text.h"
 #include "orchestrator/driver.h"
 #include "orchestrator/words.h"
 
@@ -16,9 +17,8 @@ void people_answer(struct session *s, uint64_t request, int status, bool more, c
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(m.text, sizeof(m.text), fmt, args);
+    text_vsay(m.text, sizeof(m.text), fmt, args);
     va_end(args);
-    words_clean(m.text);
     conn_say(s->conn, WIRE_ANSWER, &m, 0, request);
 }
 

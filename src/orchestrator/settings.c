@@ -4,6 +4,7 @@
  * The cluster takes one change of a job at a time, so the record of a job's setting belongs to the
  * first ask of that job. Whatever done() does is fine: ask or watch again, unwatch another. */
 #include "base/log.h"
+#include "core/text.h"
 #include "orchestrator/driver.h"
 #include "orchestrator/words.h"
 
@@ -59,7 +60,6 @@ static void take_first(struct orchestrator *o, const char *of_job)
         (*at)->written = true;
         rc = driver_step(o, &e);
         if (rc != MU_OK) {
-            words_clean(why);
             finish(o, at, rc, 0, why[0] != '\0' ? why : mu_strerror(rc));
         }
     }
@@ -127,11 +127,10 @@ static void finish_written(struct orchestrator *o, const struct rec_config *r, i
 
     mu_assert(*at != NULL && (*at)->written);
     if (status != MU_OK) {
-        snprintf(why, sizeof(why),
+        text_say(why, sizeof(why),
                  "nothing was changed: the journal in %.100s can't be written (%s). See the "
                  "orchestrator's log, make room, then try again",
                  o->data_dir, mu_strerror(status));
-        words_clean(why);
     }
     finish(o, at, status == MU_OK ? MU_OK : MU_EIO, status == MU_OK ? r->version : 0, why);
 }

@@ -49,9 +49,8 @@ say_failed(struct orchestrator *o, const struct asker *to, int status, const cha
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(m.text, sizeof(m.text), fmt, args);
+    text_vsay(m.text, sizeof(m.text), fmt, args);
     va_end(args);
-    words_clean(m.text);
     say(o, to, &m);
 }
 

@@ -1,4 +1,5 @@
 /* Status as JSON: one job, or all with the orchestrator itself. */
+#include "core/text.h"
 #include "orchestrator/driver.h"
 #include "orchestrator/event_json.h"
 #include "orchestrator/words.h"
@@ -163,8 +164,7 @@ static json_t *journal_json(const struct orchestrator *o)
     char error[STORE_ERROR_MAX] = "";
 
     if (rs->broken) {
-        snprintf(error, sizeof(error), "%s", store_error(rs->store));
-        words_clean(error);
+        text_say(error, sizeof(error), "%s", store_error(rs->store));
     }
     return json_pack("{s:I, s:I, s:I, s:b, s:s}", "record", (json_int_t)store_seq(rs->store),
                      "snapshot", (json_int_t)store_snapshot_seq(rs->store), "pending",
@@ -177,7 +177,7 @@ static json_t *self_json(const struct orchestrator *o)
     char hex[2 * STORE_ID_BYTES + 1], dir[PATH_MAX_LEN];
 
     memcpy(dir, o->data_dir, sizeof(dir));
-    words_clean(dir);
+    text_clean(dir);
     for (size_t i = 0; i < STORE_ID_BYTES; i++) {
         hex[2 * i] = "0123456789abcdef"[id[i] >> 4];
         hex[2 * i + 1] = "0123456789abcdef"[id[i] & 15];

@@ -1,4 +1,5 @@
 /* How the orchestrator itself is. */
+#include "core/text.h"
 #include "orchestrator/web_state.h"
 #include "orchestrator/words.h"
 
@@ -33,8 +34,7 @@ void web_readyz(void *arg, struct http_request *q)
         return;
     }
     if (o->records.broken) {
-        snprintf(why, sizeof(why), "%s", store_error(o->records.store));
-        words_clean(why);
+        text_say(why, sizeof(why), "%s", store_error(o->records.store));
         http_set_header(q, "Retry-After", "5");
         http_answer_error(q, 503, "leases go on; no change can be made until writing works again",
                           "the journal can't be written: %.600s",

@@ -76,6 +76,8 @@ bool web_accepts(const struct http_request *q, const char *type);
 const char *web_job(struct web *w, struct http_request *q);
 
 /* Handlers; the argument is the struct orchestrator. */
+http_handler web_ui;                                                             /* web_ui.c */
+http_handler web_session_begin, web_session_end;                                 /* web_session.c */
 http_handler web_index, web_healthz, web_readyz, web_metrics;                    /* web_ops.c */
 http_handler web_jobs, web_one_job, web_members, web_generations;                /* web_jobs.c */
 http_handler web_all_events, web_job_events;                                     /* web_events.c */

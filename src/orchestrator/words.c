@@ -321,28 +321,3 @@ const char *words_job(const struct job_look *j, char *why, size_t cap)
 }
 
 /* ---- fit for the wire ---- */
-
-void words_clean(char *text)
-{
-    size_t n = strlen(text);
-
-    /* A text that was cut may end in the middle of a character. */
-    for (int i = 0; i < 3 && n > 0 && (text[n - 1] & 0x80) != 0; i++) {
-        if (wire_text_valid((const uint8_t *)text, n)) {
-            return;
-        }
-        text[--n] = '\0';
-    }
-    if (wire_text_valid((const uint8_t *)text, n)) {
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)text[i];
-
-        if (byte < 0x20) {
-            text[i] = ' ';
-        } else if (byte >= 0x7f) {
-            text[i] = '?';
-        }
-    }
-}

@@ -37,7 +37,4 @@ const char *words_node(const struct node_look *n);
 /* forming, running, holding, ending, done, failed; why is one sentence, or "". */
 const char *words_job(const struct job_look *j, char *why, size_t cap);
 
-/* Makes a text fit for the wire: valid UTF-8 without control characters, in place. */
-void words_clean(char *text);
-
 #endif

@@ -330,6 +330,23 @@ int mu_group_check(mu_run *run, uint64_t generation)
     return call_exit(run, rc);
 }
 
+int mu_group_secret(mu_run *run, uint64_t generation, const char *label,
+                    uint8_t secret_out[MU_SECRET_BYTES])
+{
+    size_t label_n = label != NULL ? strnlen(label, COMM_LABEL_MAX + 1) : 0;
+    int rc = call_enter(run);
+
+    if (rc != MU_OK) {
+        return rc;
+    }
+    if (label_n == 0 || label_n > COMM_LABEL_MAX) {
+        rc = run_fail(MU_EINVAL, "a label has 1 to %d bytes", COMM_LABEL_MAX);
+    } else if ((rc = call_state(run)) == MU_OK && (rc = check_group(run, generation)) == MU_OK) {
+        rc = comm_secret(run->data.comm, generation, label, secret_out);
+    }
+    return call_exit(run, rc);
+}
+
 /* ---- memory ---- */
 
 void *mu_alloc(mu_run *run, size_t bytes)

@@ -1,5 +1,6 @@
 /* Bytes to structs, field by field as the descriptor says. Nothing is read beyond the payload,
  * and a count is believed only as far as the bytes that are there can bear it out. */
+#include "core/text.h"
 #include "wire/bytes.h"
 #include "wire/table.h"
 
@@ -87,7 +88,7 @@ static int decode_string(struct reader *r, const struct wire_desc *d, const stru
     if (!left(r, 2 + n)) {
         return cut(r, d, f);
     }
-    if (!wire_text_valid(r->p + 2, n)) {
+    if (!text_valid(r->p + 2, n)) {
         return refuse(r, d, f, MU_EPROTO, "it has control characters or is not UTF-8");
     }
     memcpy(at, r->p + 2, n); /* The rest is zero already. */

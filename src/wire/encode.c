@@ -1,4 +1,5 @@
 /* Structs to bytes, field by field as the descriptor says. Refuses what the decoder would. */
+#include "core/text.h"
 #include "wire/bytes.h"
 #include "wire/table.h"
 
@@ -30,7 +31,7 @@ static int encode_string(struct writer *w, const struct wire_field *f, const uin
 {
     const uint8_t *nul = memchr(at, 0, f->max);
 
-    if (nul == NULL || !wire_text_valid(at, (size_t)(nul - at))) {
+    if (nul == NULL || !text_valid(at, (size_t)(nul - at))) {
         return MU_EINVAL;
     }
     size_t n = (size_t)(nul - at);

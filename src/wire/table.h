@@ -72,7 +72,4 @@ int wire_fault_set(struct wire_fault *fault, int status, const char *fmt, ...)
 /* Aligned room for n bytes, or NULL. */
 void *wire_scratch_take(struct wire_scratch *scratch, size_t n);
 
-/* Well-formed UTF-8 without control characters. */
-bool wire_text_valid(const uint8_t *text, size_t n);
-
 #endif

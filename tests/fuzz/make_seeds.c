@@ -188,6 +188,141 @@ static void make_configs(const char *folder)
     }
 }
 
+/* An item of fuzz_core_cluster.c and fuzz_core_agent.c around n bytes at buffer + at + 3. */
+static size_t item(size_t at, uint8_t what, size_t n)
+{
+    buffer[at] = what;
+    buffer[at + 1] = (uint8_t)(n >> 8);
+    buffer[at + 2] = (uint8_t)n;
+    return 3 + n;
+}
+
+static size_t frame_item(size_t at, uint8_t what, enum wire_type type, const void *msg)
+{
+    size_t n = 0;
+
+    mu_assert(wire_encode(type, msg, 0, 0, buffer + at + 3, sizeof(buffer) - at - 3, &n) == MU_OK);
+    return item(at, what, n);
+}
+
+/* See fuzz_core_cluster.c: ITEM_… of it. Two nodes come, with such names; a generation forms, is
+ * active, a node leaves. */
+static void make_cluster_life(const char *folder, const char *name, const char *job)
+{
+    enum { FRAME = 0, CLOSE = 2, TICK = 3, WRITTEN = 4, FAILED = 5 };
+    struct report report = {.incarnation = 1, .phase = PHASE_WARM, .addr = "127.0.0.1:1"};
+    struct msg_hello hello = {.incarnation = 1,
+                              .min = 1,
+                              .max = 2,
+                              .slots = 1,
+                              .mode = MODE_INPROCESS,
+                              .reports_n = 1,
+                              .reports = &report};
+    struct msg_reports reports = {.seq = 2, .reports_n = 1, .reports = &report};
+    struct msg_renew renew = {.seq = 1, .held = 1};
+    static uint8_t value[] = {'1'};
+    struct msg_config config = {.verb = CONFIG_PUT, .key = "size", .value_n = 1, .value = value};
+    size_t n = 0;
+
+    snprintf(hello.job, sizeof(hello.job), "%s", job);
+    snprintf(config.job, sizeof(config.job), "%s", job);
+    for (uint8_t conn = 0; conn < 2; conn++) {
+        snprintf(hello.name, sizeof(hello.name), "n%u", conn);
+        n += frame_item(n, (uint8_t)(FRAME | conn << 3), WIRE_HELLO, &hello);
+    }
+    for (int i = 0; i < 4; i++) {
+        n += item(n, WRITTEN, 0);
+    }
+    n += frame_item(n, FRAME, WIRE_REPORTS, &reports);
+    n += frame_item(n, FRAME | 1 << 3, WIRE_REPORTS, &reports);
+    n += item(n, TICK | 11 << 3, 0); /* 2^11 ms */
+    n += item(n, WRITTEN, 0);
+    report.entered = 1;
+    report.phase = PHASE_IN;
+    reports.seq = 3;
+    n += frame_item(n, FRAME, WIRE_REPORTS, &reports);
+    n += frame_item(n, FRAME | 1 << 3, WIRE_REPORTS, &reports);
+    n += frame_item(n, FRAME, WIRE_RENEW, &renew);
+    n += item(n, WRITTEN, 0);
+    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    n += item(n, FAILED, 0);
+    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    n += item(n, WRITTEN, 0);
+    n += item(n, CLOSE, 0);
+    for (int i = 0; i < 4; i++) {
+        n += item(n, TICK | 11 << 3, 0);
+        n += item(n, WRITTEN, 0);
+    }
+    write_seed(folder, "core_cluster", name, buffer, n);
+}
+
+/* What a journal may hold that was written before names were checked, and a damaged one. */
+static void make_cluster_pasts(const char *folder, struct prng *p)
+{
+    static const char *const jobs[] = {"a b", "x/y", "\xc3\xbc"};
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
+        struct rec_job job = {.run = 1, .min = 1, .max = 1};
+        size_t one = 0;
+
+        snprintf(job.job, sizeof(job.job), "%s", jobs[i]);
+        mu_assert(wire_record_encode(WIRE_REC_JOB, &job, buffer + n + 3, sizeof(buffer) - n - 3,
+                                     &one) == MU_OK);
+        n += item(n, 1, one);
+    }
+    n += item(n, 3, 0);
+    write_seed(folder, "core_cluster", "odd-names", buffer, n);
+    for (int k = 0; k < 8; k++) {
+        char name[64];
+
+        n = 0;
+        for (uint32_t i = 0; i < wire_types_n; i++) {
+            if (wire_is_record(wire_types[i])) {
+                n += item(n, 1, sample((enum wire_type)wire_types[i], p, 3, n + 3));
+            }
+        }
+        snprintf(name, sizeof(name), "records-%d", k);
+        write_seed(folder, "core_cluster", name, buffer, n);
+    }
+}
+
+/* See fuzz_core_agent.c: welcomed, started, in a generation, its worker ends. */
+static void make_agents(const char *folder)
+{
+    enum { FRAME = 0, CONNECT = 1, TICK = 3, WORKER = 4, EXIT = 5 };
+
+    for (uint8_t mode = 0; mode < MODE_N; mode++) {
+        struct msg_welcome welcome = {
+            .store = 1, .node = 1, .run = 1, .lease_ms = 1000, .orphan_ms = 10000, .mode = mode};
+        struct member member = {.worker = wid_make(1, 0, 1), .addr = "127.0.0.1:1"};
+        struct generation g = {
+            .job = "job", .run = 1, .number = 1, .members_n = 1, .members = &member};
+        struct report report = {.incarnation = 1, .phase = PHASE_IN, .entered = 1};
+        struct msg_active active = {.generation = 1};
+        struct msg_ended ended = {.run = 1};
+        char name[64];
+        size_t n = 1;
+
+        buffer[0] = mode;
+        n += item(n, CONNECT, 0);
+        n += frame_item(n, FRAME, WIRE_WELCOME, &welcome);
+        n += item(n, TICK | 9 << 3, 0);
+        n += frame_item(n, FRAME, WIRE_GENERATION, &g);
+        buffer[n + 3] = 1;
+        n += item(n, WORKER, 1);
+        n += frame_item(n, WORKER, WIRE_REPORT, &report);
+        n += frame_item(n, FRAME, WIRE_ACTIVE, &active);
+        buffer[n + 3] = 1;
+        n += item(n, EXIT, 1);
+        n += item(n, TICK | 9 << 3, 0);
+        n += frame_item(n, FRAME, WIRE_ENDED, &ended);
+        n += item(n, TICK | 12 << 3, 0);
+        snprintf(name, sizeof(name), "life-%u", mode);
+        write_seed(folder, "core_agent", name, buffer, n);
+    }
+}
+
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 #define ONES "1111111111111111111111111111111111111111111111111111111111111111"
 #define AT " HTTP/1.1\r\nHost: localhost\r\n"
@@ -426,6 +561,12 @@ int main(int argc, char **argv)
     make_settings(argv[1]);
     make_schedules(argv[1]);
     make_configs(argv[1]);
+    make_cluster_life(argv[1], "life", "job");
+    make_cluster_life(argv[1], "life-space", "a b");
+    make_cluster_life(argv[1], "life-path", "x/y");
+    make_cluster_life(argv[1], "life-umlaut", "\xc3\xbc");
+    make_cluster_pasts(argv[1], &p);
+    make_agents(argv[1]);
     make_http(argv[1]);
     make_notes(argv[1]);
     make_hellos(argv[1]);

@@ -1,5 +1,8 @@
 """muster.torch.process_group(): torch's own backend, made again for each generation."""
+import sys
+
 import pytest
+from cluster import PACKAGE
 
 pytest.importorskip('torch')
 
@@ -275,11 +278,29 @@ def test_a_gloo_group_is_made_again_when_workers_come_and_when_one_is_killed(clu
     assert [c.lines('done', name) for name in left] == [['done 60']] * 2
 
 
+def opened_by_a_reader(c):
+    """Words among the settings, which every viewer reads, that open the store of the group: none may."""
+    _, host, port, *words = c.orchestrator.say('config', 'get', 'torch/store').split()
+    sys.path.insert(0, PACKAGE)
+    from muster.torch._store import Client
+    opened = []
+    for word in [*words, host, port]:
+        client = Client(host, int(port), word.ljust(32), 2)
+        try:
+            client.call(b'n', b'', b'', b'')
+            opened.append(word)
+        except OSError:
+            pass
+        client.close()
+    return opened
+
+
 def test_a_gloo_group_beside_training_follows_its_generations_and_a_loss_ends_none_for_good(cluster):
     c = cluster(BESIDE, 3, args=[3, 2], flags=('--max-restarts', '0'), limit=0)
     last = c.gather('a', 'b', 'c')
     c.limit(last + 8 - last % 4)  # All three have been in a group of three, and are in the first step of an epoch.
     c.stand(3)
+    assert opened_by_a_reader(c) == []
     before = [line.split() for line in c.lines('epoch')]
     assert all(line[2] == line[3] and line[4] == 'gloo' for line in before), before
     assert sum(line[3] == '3' for line in before) >= 3 and not c.lines('lost'), before

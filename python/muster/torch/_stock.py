@@ -10,7 +10,9 @@ from . import _meeting
 from ._meeting import PAUSE_S, Place
 from ._store import Server
 
-SETTING = 'torch/store'  # Where the store of the step's generation is, by whoever is its rank 0.
+# Where the store of the step's generation is, by whoever is its rank 0. Everybody can read settings, so
+# the word that opens the store is not among them: members know it from the generation's key.
+SETTING = 'torch/store'
 ASK_MS = 10000
 
 
@@ -111,12 +113,13 @@ class StockGroup:
 
     def _find_store(self, place):
         members = _meeting.Members(self._core, place.generation)
+        word = self._core.group_secret(place.generation, SETTING).hex()
         if place.rank > 0:
-            return _meeting.reach_store(place, members, *self._wait_setting(place, members))
+            return _meeting.reach_store(place, members, *self._wait_setting(place, members), word)
         host = _meeting.host_of(_meeting.own_address(self._core))
-        server = Server(host)
+        server = Server(host, word)
         if place.size > 1:
-            words = f'{place.generation} {host} {server.port} {server.word}'
+            words = f'{place.generation} {host} {server.port}'
             self._core.config_put(SETTING, words.encode(), timeout_ms=ASK_MS)
         return _meeting.Store(place, members, host, server.port, server)
 
@@ -128,7 +131,7 @@ class StockGroup:
             except NotFound:
                 said = ['0']
             if int(said[0]) == place.generation:
-                return said[1], int(said[2]), said[3]
+                return said[1], int(said[2])
             members.check()
             time.sleep(PAUSE_S)
         raise errors.make(_muster.STATUSES['MU_ETIMEDOUT'], 'rank 0 has not asked for its process '

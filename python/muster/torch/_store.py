@@ -81,9 +81,10 @@ class Values:
 class Server:
     """In the worker that holds it: a thread that listens, and one for each other worker."""
 
-    def __init__(self, host):
+    def __init__(self, host, word=None):
+        """word: what only those know who may use it; None: it makes one."""
         family = socket.AF_INET6 if ':' in host else socket.AF_INET
-        self.word = secrets.token_hex(16)
+        self.word = word or secrets.token_hex(16)
         self._values = Values()
         self._socket = socket.create_server((host, 0), family=family)
         self.port = self._socket.getsockname()[1]

@@ -387,9 +387,28 @@ static void more_nodes_than_there_is_room_for_are_refused_as_such(void **state)
         MU_ELIMIT);
 }
 
+/* Written before names were checked: such a job comes back, and no node of it is taken in. */
+static void a_job_whose_name_is_none_is_replayed(void **state)
+{
+    static const char *const names[] = {"a b", "x/y", "\xc3\xbc"};
+    struct cluster *c;
+
+    assert_int_equal(cluster_init(&f.config, &c), MU_OK);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct record r = {.kind = RECORD_JOB, .u.job = {.run = 1, .min = 1, .max = 1}};
+        struct job_view view;
+
+        strcpy(r.u.job.job, names[i]);
+        assert_int_equal(cluster_apply(c, &r, NULL), MU_OK);
+        assert_int_equal(cluster_job(c, names[i], &view), MU_OK);
+    }
+    cluster_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(a_job_whose_name_is_none_is_replayed),
         CASE(renewals_are_acknowledged_while_a_record_is_pending),
         CASE(losses_while_a_record_is_pending_merge_into_the_next),
         CASE(jobs_have_a_pending_record_each),

@@ -334,24 +334,49 @@ static void a_storm_of_friends_gets_in_without_loss(void **state)
 static void no_more_connections_than_allowed_are_kept(void **state)
 {
     const struct listen_config config = {.conns_max = 3};
+    struct conn *friends[3];
     struct kit k;
-    int fds[6];
+    int fd;
 
     open_with_friend(&k, &config);
+    friends[0] = k.client.c;
+    for (size_t i = 1; i < ARRAY_LEN(friends); i++) {
+        kit_connect(&k);
+        friends[i] = k.client.c;
+    }
+    fd = kit_socket(&k);
+    kit_wait(&k, listen_counts(k.l)->accepted == 4);
+    assert_int_equal(listen_counts(k.l)->now, 3);
+    assert_int_equal(listen_counts(k.l)->shed, 1);
+    still_serves(&k);
+    close(fd);
+    conn_close(friends[0], 0);
+    kit_wait(&k, listen_counts(k.l)->now == 2);
+    kit_connect(&k); /* There is room again. */
+    conn_close(friends[1], 0);
+    conn_close(friends[2], 0);
+    kit_close(&k);
+}
+
+/* However many say nothing: those who have the token come in. */
+static void strangers_leave_room_for_those_with_the_token(void **state)
+{
+    const struct listen_config config = {.conns_max = 8, .limits = {.handshake_ms = 2000}};
+    struct conn *first;
+    struct kit k;
+    int fds[8];
+
+    open_with_friend(&k, &config);
+    first = k.client.c;
     for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
         fds[i] = kit_socket(&k);
     }
-    kit_wait(&k, listen_counts(k.l)->accepted == 7);
-    assert_int_equal(listen_counts(k.l)->now, 3);
-    assert_int_equal(listen_counts(k.l)->shed, 4);
+    kit_wait(&k, listen_counts(k.l)->handshaking == 2);
+    kit_connect(&k);
     still_serves(&k);
     for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
         close(fds[i]);
     }
-    kit_wait(&k, listen_counts(k.l)->now == 1);
-    struct conn *first = k.client.c;
-
-    kit_connect(&k); /* There is room again. */
     conn_close(first, 0);
     kit_close(&k);
 }
@@ -532,6 +557,7 @@ int main(void)
         cmocka_unit_test(whoever_has_shown_the_token_is_not_pushed_out),
         cmocka_unit_test(a_storm_of_friends_gets_in_without_loss),
         cmocka_unit_test(no_more_connections_than_allowed_are_kept),
+        cmocka_unit_test(strangers_leave_room_for_those_with_the_token),
         cmocka_unit_test(running_out_of_files_turns_away_and_recovers),
         cmocka_unit_test(refusals_are_logged_once_a_second_with_how_many_there_were),
         cmocka_unit_test(a_client_speaks_to_nobody_who_does_not_know_the_token),

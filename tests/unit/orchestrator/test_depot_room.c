@@ -96,7 +96,7 @@ static void what_retention_would_take_away_makes_room(void **state)
     putter_close(&p);
 }
 
-static void what_is_coming_in_counts_as_if_it_were_there(void **state)
+static void what_has_come_counts_as_if_it_were_there(void **state)
 {
     struct kit *k = *state;
     struct putter a, b;
@@ -106,9 +106,53 @@ static void what_is_coming_in_counts_as_if_it_were_there(void **state)
     putter_open(&a, k, &state_kit, "a", 0);
     putter_open(&b, k, &state_kit, "b", 0);
     assert_int_equal(begin(&a, 1, 20 * MIB, 0).status, MU_OK);
-    assert_int_equal(begin(&b, 1, 11 * MIB, 0).status, MU_ELIMIT);
-    assert_int_equal(begin(&b, 1, 10 * MIB, 0).status, MU_OK);
-    assert_int_equal(begin(&a, 1, 20 * MIB, 0).status, MU_OK); /* Its own is not counted twice. */
+    putter_put(&a, 0, 2); /* 8 MiB */
+    assert_int_equal(begin(&b, 1, 23 * MIB, 0).status, MU_ELIMIT);
+    assert_int_equal(begin(&b, 1, 22 * MIB, 0).status, MU_OK);
+    assert_int_equal(begin(&a, 1, 30 * MIB, 0).status, MU_OK); /* Its own is not counted twice. */
+    putter_close(&a);
+    putter_close(&b);
+}
+
+/* Whoever says that much will come, and sends nothing, keeps nobody out. */
+static void what_was_only_announced_takes_no_room_from_others(void **state)
+{
+    struct kit *k = *state;
+    struct putter a, b;
+
+    k->ckpt_quota = 20 * MIB;
+    kit_start(k);
+    putter_open(&a, k, &state_kit, "a", 1);
+    putter_open(&b, k, &state_kit, "b", 2);
+    assert_int_equal(begin(&a, 1, 20 * MIB, 0).status, MU_OK);
+    putter_whole(&b, 0);
+    assert_int_equal(putter_hear(&a, putter_say_chunk(&a, 0)).status, MU_OK);
+    assert_int_equal(putter_hear(&a, putter_say_chunk(&a, 1)).status, MU_ELIMIT);
+    putter_close(&a);
+    putter_close(&b);
+}
+
+static void one_that_says_nothing_more_makes_room(void **state)
+{
+    struct kit *k = *state;
+    struct putter a, b;
+    int rc;
+
+    k->ckpt_quota = 20 * MIB;
+    kit_start(k);
+    putter_open(&a, k, &state_kit, "a", 1);
+    putter_open(&b, k, &state_kit, "b", 2);
+    putter_begin(&a);
+    putter_put(&a, 0, 3);
+    for (;;) { /* As long as the other may still go on. */
+        rc = begin(&b, 2, state_kit.bytes, 0).status;
+        if (rc != MU_ELIMIT) {
+            break;
+        }
+        usleep(100000);
+    }
+    assert_int_equal(rc, MU_OK);
+    putter_whole(&b, 0);
     putter_close(&a);
     putter_close(&b);
 }
@@ -316,7 +360,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(one_without_room_is_refused_and_the_last_stays),
         CASE(what_retention_would_take_away_makes_room),
-        CASE(what_is_coming_in_counts_as_if_it_were_there),
+        CASE(what_has_come_counts_as_if_it_were_there),
+        CASE(what_was_only_announced_takes_no_room_from_others),
+        CASE(one_that_says_nothing_more_makes_room),
         CASE(what_broke_off_makes_room_for_others),
         CASE(one_that_is_larger_than_it_said_is_refused),
         CASE(so_many_stay_and_every_so_manieth),

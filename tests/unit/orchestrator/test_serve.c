@@ -105,6 +105,28 @@ static void an_agent_of_another_store_is_refused(void **state)
     puppet_close(&a);
 }
 
+/* It goes on for everybody else. */
+static void a_hello_whose_names_are_none_is_refused(void **state)
+{
+    static const char *const names[][2] = {{"a b", "n"},       {"x/y", "n"}, {"\xc3\xbc", "n"},
+                                           {"", "n"},          {"job", ""},  {"job", "a,b"},
+                                           {"job", "\xc3\xbc"}};
+    struct kit *k = *state;
+    struct puppet a;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        puppet_init(&a, names[i][0], names[i][1], 1, 1);
+        puppet_connect(&a, k);
+        kit_say(a.cl, WIRE_HELLO, &a.hello, 0);
+        puppet_next(&a, WIRE_REFUSED);
+        assert_int_equal(a.refused.status, MU_EINVAL);
+        puppet_close(&a);
+    }
+    puppet_init(&a, "job", "a", 1, 1);
+    puppet_join(&a, k);
+    puppet_close(&a);
+}
+
 static void a_renewal_without_hello_is_told_to_say_hello(void **state)
 {
     struct kit *k = *state;
@@ -278,6 +300,7 @@ int main(void)
         CASE(all_members_get_the_same_generation),
         CASE(a_closed_connection_is_a_loss_that_others_hear_of),
         CASE(an_agent_of_another_store_is_refused),
+        CASE(a_hello_whose_names_are_none_is_refused),
         CASE(a_renewal_without_hello_is_told_to_say_hello),
         CASE(a_frame_that_makes_no_sense_closes_that_connection_only),
         CASE(one_connection_is_one_node),

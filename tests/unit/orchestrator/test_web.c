@@ -46,6 +46,51 @@ static void health_needs_no_token(void **state)
 }
 
 /* A path that fits the route. */
+static void cookie_of(const struct web_reply *r, char *cookie, size_t cap)
+{
+    const char *set = web_header(r, "Set-Cookie");
+
+    assert_non_null(set);
+    assert_non_null(strstr(set, "HttpOnly"));
+    assert_non_null(strstr(set, "SameSite=Strict"));
+    snprintf(cookie, cap, "Cookie: %.*s\r\n", (int)strcspn(set, ";"), set);
+}
+
+/* What a page needs, as its EventSource sends no token. */
+static void a_session_has_the_rights_of_the_token_that_began_it(void **state)
+{
+    struct kit *k = *state;
+    char cookie[256], with_origin[512];
+    struct web_reply r;
+
+    web_gives(k, HTTP_NOBODY, "POST", "/v1/session", NULL, NULL, 401, NULL);
+    web_gives(k, HTTP_VIEWER, "POST", "/v1/session", "Origin: http://evil.example\r\n", NULL, 403,
+              NULL);
+    r = web_ask(k, HTTP_VIEWER, "POST", "/v1/session", NULL, NULL);
+    assert_int_equal(r.status, 200);
+    cookie_of(&r, cookie, sizeof(cookie));
+    free(r.body);
+    snprintf(with_origin, sizeof(with_origin), "%sOrigin: http://localhost\r\n", cookie);
+    web_gives(k, HTTP_NOBODY, "GET", "/v1/jobs", cookie, NULL, 200, "jobs");
+    web_gives(k, HTTP_NOBODY, "GET", "/v1/jobs", "Cookie: muster_session=00\r\n", NULL, 401, NULL);
+    web_gives(k, HTTP_NOBODY, "PUT", "/v1/jobs/j/config/a", with_origin, "1", 403, "viewer");
+    web_gives(k, HTTP_NOBODY, "DELETE", "/v1/session", cookie, NULL, 403, "Origin");
+    web_gives(k, HTTP_NOBODY, "DELETE", "/v1/session", with_origin, NULL, 200, NULL);
+    web_gives(k, HTTP_NOBODY, "GET", "/v1/jobs", cookie, NULL, 401, NULL);
+}
+
+static void the_page_is_for_everybody_and_shows_nothing_by_itself(void **state)
+{
+    struct web_reply r = web_ask(*state, HTTP_NOBODY, "GET", "/ui/index.html", NULL, NULL);
+
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "ui.js"));
+    assert_null(strstr(r.head, "default-src 'none'")); /* Or else its script would not run. */
+    free(r.body);
+    web_gives(*state, HTTP_NOBODY, "GET", "/ui/ui.js", NULL, NULL, 200, "EventSource");
+    web_gives(*state, HTTP_NOBODY, "GET", "/ui/other", NULL, NULL, 404, "/ui/index.html");
+}
+
 static void path_of(const char *route, char *path, size_t cap)
 {
     size_t n = 0;
@@ -466,6 +511,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(health_needs_no_token, web_setup_running, kit_teardown),
+        cmocka_unit_test_setup_teardown(a_session_has_the_rights_of_the_token_that_began_it,
+                                        web_setup_running, kit_teardown),
+        cmocka_unit_test_setup_teardown(the_page_is_for_everybody_and_shows_nothing_by_itself,
+                                        web_setup_running, kit_teardown),
         cmocka_unit_test_setup_teardown(every_route_is_for_its_role_and_those_above,
                                         web_setup_running, kit_teardown),
         cmocka_unit_test_setup_teardown(a_job_that_is_not_there_is_404_everywhere,

@@ -167,33 +167,6 @@ static void a_job_that_does_not_run_says_why(void **state)
     assert_string_equal(why, "too few nodes are left");
 }
 
-/* Whatever is put into a text, the other side will take it. */
-static void a_cleaned_text_is_fit_for_the_wire(void **state)
-{
-    static const char *const texts[] = {"",
-                                        "plain",
-                                        "cut \xe2\x82",
-                                        "cut \xf0\x9f\x98",
-                                        "a\nb\tc\x7f",
-                                        "\xff\xfe",
-                                        "fine €",
-                                        "\x80",
-                                        "bad \xc3( in the middle of it",
-                                        "€\xe2"};
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        char text[64];
-
-        strcpy(text, texts[i]);
-        words_clean(text);
-        assert_true(wire_text_valid((const uint8_t *)text, strlen(text)));
-        if (wire_text_valid((const uint8_t *)texts[i], strlen(texts[i]))) {
-            assert_string_equal(text, texts[i]);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,7 +177,6 @@ int main(void)
         cmocka_unit_test(a_node_is_as_far_as_its_last_slot),
         cmocka_unit_test(a_job_that_runs_says_what_people_want),
         cmocka_unit_test(a_job_that_does_not_run_says_why),
-        cmocka_unit_test(a_cleaned_text_is_fit_for_the_wire),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

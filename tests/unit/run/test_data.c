@@ -395,6 +395,15 @@ static void a_group_is_whole_while_all_its_members_are_in_the_newest_generation(
 {
     mu_run *run = join_peer();
 
+    uint8_t secrets[3][MU_SECRET_BYTES];
+
+    assert_int_equal(mu_group_secret(run, 7, "a", secrets[0]), MU_OK);
+    assert_int_equal(mu_group_secret(run, 7, "b", secrets[1]), MU_OK);
+    assert_int_equal(mu_group_secret(run, 7, "a", secrets[2]), MU_OK);
+    assert_memory_equal(secrets[0], secrets[2], MU_SECRET_BYTES);
+    assert_memory_not_equal(secrets[0], secrets[1], MU_SECRET_BYTES);
+    assert_int_equal(mu_group_secret(run, 7, "", secrets[0]), MU_EINVAL);
+    assert_int_equal(mu_group_secret(run, 6, "a", secrets[0]), MU_EPEER);
     assert_int_equal(mu_group_check(run, 7), MU_OK);
     assert_int_equal(mu_group_check(run, 0), MU_EPEER);
     assert_int_equal(mu_group_check(run, 6), MU_EPEER);

@@ -1,6 +1,7 @@
 #include "unit/unit.h"
 
 #include "base/crc32c.h"
+#include "core/text.h"
 #include "lib/wire_types.h"
 #include "wire/table.h"
 
@@ -194,12 +195,12 @@ static void text_is_utf8_without_control_characters(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
-        assert_true(wire_text_valid((const uint8_t *)good[i], strlen(good[i])));
+        assert_true(text_valid((const uint8_t *)good[i], strlen(good[i])));
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_false(wire_text_valid((const uint8_t *)bad[i], strlen(bad[i])));
+        assert_false(text_valid((const uint8_t *)bad[i], strlen(bad[i])));
     }
-    assert_false(wire_text_valid((const uint8_t *)"a\0b", 3));
+    assert_false(text_valid((const uint8_t *)"a\0b", 3));
 }
 
 int main(void)

@@ -1,6 +1,8 @@
 /* Text from peers ends up in logs, tables and terminals: it is UTF-8 and nothing that
  * moves a cursor. */
-#include "wire/table.h"
+#include "core/text.h"
+
+#include <string.h>
 
 /* The length of the well-formed sequence at p, or 0. Overlong forms, surrogates, values above
  * U+10FFFF and the control characters U+0080–U+009F are not well-formed here. */
@@ -39,7 +41,7 @@ static size_t sequence(const uint8_t *p, size_t n)
     return len;
 }
 
-bool wire_text_valid(const uint8_t *text, size_t n)
+bool text_valid(const uint8_t *text, size_t n)
 {
     size_t i = 0;
 
@@ -56,4 +58,29 @@ bool wire_text_valid(const uint8_t *text, size_t n)
         i += len;
     }
     return true;
+}
+
+void text_clean(char *text)
+{
+    size_t n = strlen(text);
+
+    /* A text that was cut may end in the middle of a character. */
+    for (int i = 0; i < 3 && n > 0 && (text[n - 1] & 0x80) != 0; i++) {
+        if (text_valid((const uint8_t *)text, n)) {
+            return;
+        }
+        text[--n] = '\0';
+    }
+    if (text_valid((const uint8_t *)text, n)) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint8_t byte = (uint8_t)text[i];
+
+        if (byte < 0x20) {
+            text[i] = ' ';
+        } else if (byte >= 0x7f) {
+            text[i] = '?';
+        }
+    }
 }
