@@ -61,7 +61,9 @@ static void judge_slots(struct cluster *c, const struct node *n, bool *available
         if (!MUTATED(LEFT_IS_NOT_MISSED) && worker_left(w)) {
             continue;
         }
-        bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc);
+        /* In a job that goes back, one that was left out holds what counts no more. */
+        bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc) ||
+                      (w->phase == PHASE_IN && job_heals(&c->jobs[n->job]));
 
         *available = member || w->phase == PHASE_WARM;
         *joinable &= member || worker_joinable(c, n, w);
