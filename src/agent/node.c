@@ -28,8 +28,7 @@ static void tell_ended(struct node *n, uint32_t slot, const struct msg_ended *m)
 
     why = m->left ? "this node leaves the job, which goes on" : why;
     n->slots[slot].told_ended = true;
-    node_sync_end(n, slot, status, why);
-    node_config_end(n, slot, status, why);
+    node_ask_end(n, slot, status, why);
     local_say(n->local, slot, WIRE_ENDED, m, 0, 0);
 }
 
@@ -342,8 +341,7 @@ static void close_parts(struct node *n)
         log_warn(NODE_AREA, "the loop did not close");
     }
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        node_sync_drop(n, i);
-        node_config_drop(n, i);
+        node_ask_drop(n, i);
     }
     tls_close(n->tls);
     alone_close(n->alone);
@@ -382,8 +380,7 @@ static struct node *make(const struct node_config *config, char *error)
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         n->slots[i].rank = NODE_ALONE;
-        TAILQ_INIT(&n->slots[i].syncs);
-        TAILQ_INIT(&n->slots[i].configs);
+        TAILQ_INIT(&n->slots[i].asks);
     }
     return n;
 }

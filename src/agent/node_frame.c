@@ -59,8 +59,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
         return;
     }
     node_event(n, &e);
-    node_sync_repeat(n);
-    node_config_repeat(n);
+    node_ask_repeat(n);
 }
 
 static bool will_try_again(int status)
@@ -173,11 +172,8 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
         e.u.active = &msg->active;
         node_event(n, &e);
         break;
-    case WIRE_SYNCED:
-        node_sync_answer(n, &msg->synced);
-        break;
-    case WIRE_SETTING:
-        node_config_answer(n, &msg->setting);
+    case WIRE_SAYS:
+        node_ask_answer(n, &msg->says);
         break;
     default:
         log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",
@@ -201,7 +197,7 @@ static void on_lost(void *data)
     struct node *n = data;
 
     if (!n->over) {
-        node_config_lost(n);
+        node_ask_lost(n);
         node_event(n, &(struct agent_event){.kind = AGENT_ON_CLOSED});
     }
 }

@@ -169,7 +169,7 @@ void node_slot_say_life(struct node *n, uint32_t slot)
 void node_slot_life(struct node *n, uint32_t slot, wid worker)
 {
     n->slots[slot].worker = worker;
-    node_sync_end(n, slot, MU_ESTALE, "this worker goes on as another");
+    node_ask_end(n, slot, MU_ESTALE, "this worker goes on as another");
     node_slot_say_life(n, slot);
 }
 

@@ -16,11 +16,14 @@
 #define SLOTS_MAX 64
 #define SLICES_MAX 1024
 #define MEMBERS_MAX 131072
-#define DATA_MAX (1u << 20)
 #define SYNC_TAG_MAX 128
 #define SYNC_DATA_MAX (64u << 10)
 #define CONFIG_KEY_MAX 128
 #define CONFIG_VALUE_MAX (64u << 10)
+#define ASK_TOPIC_MAX 128 /* that of a tag, and of a key */
+#define ASK_BODY_MAX ((64u << 10) + 1024)
+#define TEXT_PIECE_MAX (256u << 10)
+#define SAYS_BODY_MAX (TEXT_PIECE_MAX + 1024)
 #define METRICS_MAX 16
 #define METRIC_NAME_MAX 64
 
@@ -285,40 +288,66 @@ struct msg_lease {
     uint32_t saves; /* when it changes, the state after the next step is to be saved */
 };
 
-/* ---- worker <-> its agent <-> orchestrator ---- */
+/* ---- questions: whoever asks, through its agent or by itself, <-> orchestrator ---- */
 
-/* A value for all under a tag. It is repeated, with the same request, until it is answered. */
-struct msg_sync {
+/* One question, or one word that wants no answer; wire/ask.def has the kinds and what goes with
+ * each. Whoever passes it on looks at this much and not into the body. */
+struct msg_ask {
+    wid worker;                /* 0: people ask, or an agent */
+    uint64_t request;          /* comes back in whatever is said to it */
+    uint16_t kind;             /* enum ask_kind */
+    uint32_t wait_ms;          /* what is left of its time; UINT32_MAX: it has no end */
+    uint64_t at;               /* a version: where a stream goes on, what a change expects */
+    char job[NAME_MAX_LEN];    /* of an agent: its own, whatever it says */
+    char topic[ASK_TOPIC_MAX]; /* what it is about: a key, a tag, a node */
+    uint32_t body_n;
+    uint8_t *body; /* wire_body_decode() */
+};
+
+/* Part of an answer. A stream says in one batch after the other what has come to be, and behind
+ * each an empty one with `more`: that was all up to `at`. From an agent to its worker, and to a
+ * question that is no stream, an empty one with `more` says that what came before is void: it broke
+ * off, and comes again. */
+struct msg_says {
     wid worker;
-    uint64_t request; /* grows from call to call of one worker */
-    uint32_t wait_ms; /* what is left of its time */
-    char tag[SYNC_TAG_MAX];
+    uint64_t request;
+    int32_t status;
+    uint8_t more; /* something follows */
+    uint64_t at;
+    char topic[ASK_TOPIC_MAX];
+    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
+    uint32_t body_n;
+    uint8_t *body;
+};
+
+/* A setting, whose key is the topic: what it is to be, or is; `at` is the version. */
+struct body_setting {
+    uint8_t deleted;
+    uint32_t value_n;
+    uint8_t *value;
+};
+
+/* A value for all under a tag, which is the topic (core/sync.h). */
+struct body_value {
     uint32_t data_n;
     uint8_t *data;
-    /* The last round of the tag that it has the answer of: number `done_n` of that generation. */
     uint64_t done_generation;
     uint32_t done_n;
-    uint64_t joined; /* it has been a member since this generation; 0: no, or it can't tell */
-    /* The round of any tag that it had the answer of last; "": none. */
+    uint64_t joined;
     char last_tag[SYNC_TAG_MAX];
     uint64_t last_generation;
     uint32_t last_n;
 };
 
-/* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */
-struct msg_synced {
-    wid worker;
-    uint64_t request;
-    int32_t status;
-    uint64_t generation; /* whose members' values these are */
+/* One of them all. */
+struct body_values {
+    uint64_t generation;
+    uint32_t round;
     uint32_t index;
     uint32_t total;
-    wid from;
     char addr[ADDR_MAX_LEN];
-    char text[TEXT_MAX_LEN]; /* on failure: what happened, naming who is missing */
     uint32_t data_n;
     uint8_t *data;
-    uint32_t round; /* its number in `generation`; also on MU_EPEER: the last that it has missed */
 };
 
 /* A number that training gives, as its trainer calls it. */
@@ -328,11 +357,16 @@ struct metric {
 };
 
 /* The job's numbers after a step, by its rank 0. The newest counts; any may be lost. */
-struct msg_metrics {
-    wid worker;
+struct body_metrics {
     uint64_t step;
     uint32_t metrics_n;
     struct metric *metrics;
+};
+
+/* A piece of a text. */
+struct body_text {
+    uint32_t data_n;
+    uint8_t *data;
 };
 
 /* ---- worker <-> worker; the frame's term and the group's key fence them ---- */
@@ -411,51 +445,7 @@ struct msg_settle {
     struct attempt saved[SAVES_N];
 };
 
-/* ---- worker <-> its agent <-> orchestrator, and people <-> orchestrator: settings ---- */
-
-enum config_verb {
-    CONFIG_GET, /* the key's value */
-    CONFIG_PUT, /* sets it */
-    CONFIG_REMOVE,
-    CONFIG_LIST,  /* all keys that begin with `key`: one SETTING each, then one without a key */
-    CONFIG_WATCH, /* what has changed after version `after` of the settings, as LIST; if nothing
-                   * has, the answer comes when something does, or after wait_ms without any. For a
-                   * key that ends with '/', or "": all that begin with it */
-    CONFIG_VERB_N
-};
-
-/* A frame of its own for each. `request` and `worker` come back in the answer. */
-struct msg_config {
-    wid worker; /* 0: people ask */
-    uint64_t request;
-    uint8_t verb;
-    char job[NAME_MAX_LEN]; /* of an agent: its own, whatever it says */
-    char key[CONFIG_KEY_MAX];
-    uint64_t expect; /* put, remove: the key's version; 0: it must not exist; UINT64_MAX: any */
-    uint64_t after;
-    uint32_t wait_ms;
-    uint32_t value_n;
-    uint8_t *value;
-};
-
-/* `version` is the key's (removed: that of the removal); in the last of a list or a watch, whose
- * key is "", the settings' own: where the next watch goes on. Status MU_ESTALE to a watch: changes
- * have been forgotten; list, and go on from there. From an agent to its worker, one without a key
- * that is not the last says that what came before is void: it broke off, and comes again. */
-struct msg_setting {
-    wid worker;
-    uint64_t request;
-    int32_t status;
-    uint8_t more; /* another one follows */
-    uint8_t deleted;
-    uint64_t version;
-    char key[CONFIG_KEY_MAX];
-    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
-    uint32_t value_n;
-    uint8_t *value;
-};
-
-/* ---- people -> orchestrator ---- */
+/* ---- what people want ---- */
 
 enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_SAVE, ADMIN_N };
 
@@ -463,23 +453,6 @@ struct msg_admin {
     uint8_t verb;
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
-};
-
-enum ask_what { ASK_STATUS, ASK_EVENTS, ASK_FOLLOW, ASK_N };
-
-struct msg_ask {
-    uint8_t what;
-    char job[NAME_MAX_LEN]; /* "" for all */
-    uint64_t since;         /* events: those after this number */
-};
-
-/* The answer to an admin or an ask; `more` frames follow if set. Data is JSON text in pieces. */
-struct msg_answer {
-    int32_t status;
-    uint8_t more;
-    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
-    uint32_t data_n;
-    uint8_t *data;
 };
 
 /* Checkpoints that the orchestrator keeps, one request at a time or several at once: the answer has

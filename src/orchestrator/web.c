@@ -126,8 +126,8 @@ int web_start(struct orchestrator *o, const struct orchestrator_config *config, 
     if (w == NULL) {
         return MU_OK;
     }
-    if (copy_hosts(w, &config->web) != MU_OK || web_events_open(w) != MU_OK ||
-        web_watch_open(w) != MU_OK) {
+    web_watch_open(w);
+    if (copy_hosts(w, &config->web) != MU_OK || web_events_open(w) != MU_OK) {
         snprintf(error, STORE_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
@@ -200,11 +200,4 @@ void web_record(struct orchestrator *o, const struct record *r, bool replayed)
         return;
     }
     history_record(o->web->history, o->cluster, r, replayed ? 0 : net_wall_ms());
-    if (!replayed && r->kind == RECORD_CONFIG) {
-        web_push_settings(o->web, r->u.config.job);
-    } else if (!replayed && r->kind == RECORD_JOB) {
-        web_push_settings(o->web, r->u.job.job);
-    } else if (!replayed && r->kind == RECORD_FORGOTTEN) {
-        web_forget_settings(o->web, r->u.forgotten.job);
-    }
 }

@@ -160,7 +160,7 @@ static void on_life(struct mu_run *run, const struct msg_life *m)
         run->entered = run->joined = 0;
         told_clear(run);
         find_self(run);
-        values_repeat(run);
+        asks_repeat(run);
     }
     told_again(run);
 }
@@ -235,11 +235,8 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
     case WIRE_LEASE:
         on_lease(run, &msg->lease);
         break;
-    case WIRE_SYNCED:
-        values_told(run, &msg->synced);
-        break;
-    case WIRE_SETTING:
-        settings_told(run, &msg->setting);
+    case WIRE_SAYS:
+        asks_told(run, &msg->says);
         break;
     case WIRE_ENDED:
         on_ended(run, &msg->ended);

@@ -4,6 +4,7 @@
 #include "ckpt/ckpt.h"
 #include "comm/hello.h"
 #include "comm/tcp.h"
+#include "lib/asks.h"
 #include "lib/wire_sample.h"
 #include "lib/wire_types.h"
 #include "wire/bytes.h"
@@ -17,6 +18,7 @@
 
 #define PER_TYPE 4
 
+static struct asks_frame asks;
 static uint64_t memory[1u << 16];
 static uint8_t buffer[1u << 18];
 
@@ -117,7 +119,7 @@ static void make_settings(const char *folder)
 {
     for (uint64_t request = 0; request < 8; request++) {
         static uint8_t value[300];
-        struct msg_setting items[] = {
+        struct said items[] = {
             {.more = 1, .version = 3, .key = "size", .value_n = 1, .value = value},
             {.more = 1, .version = 4, .key = "a/b", .deleted = request % 2},
             {.more = request > 5, .version = 5, .value_n = 0},
@@ -132,7 +134,8 @@ static void make_settings(const char *folder)
             size_t one = 0;
 
             items[i].request = i < 3 ? request : request + i;
-            mu_assert(wire_encode(WIRE_SETTING, &items[i], 0, 0, buffer + n, sizeof(buffer) - n,
+            asks_said(&asks, &items[i]);
+            mu_assert(wire_encode(WIRE_SAYS, &asks.says, 0, 0, buffer + n, sizeof(buffer) - n,
                                   &one) == MU_OK);
             n += one;
         }
@@ -221,7 +224,7 @@ static void make_cluster_life(const char *folder, const char *name, const char *
     struct msg_reports reports = {.seq = 2, .reports_n = 1, .reports = &report};
     struct msg_renew renew = {.seq = 1, .held = 1};
     static uint8_t value[] = {'1'};
-    struct msg_config config = {.verb = CONFIG_PUT, .key = "size", .value_n = 1, .value = value};
+    struct asked config = {.verb = ASKED_PUT, .key = "size", .value_n = 1, .value = value};
     size_t n = 0;
 
     snprintf(hello.job, sizeof(hello.job), "%s", job);
@@ -244,9 +247,11 @@ static void make_cluster_life(const char *folder, const char *name, const char *
     n += frame_item(n, FRAME | 1 << 3, WIRE_REPORTS, &reports);
     n += frame_item(n, FRAME, WIRE_RENEW, &renew);
     n += item(n, WRITTEN, 0);
-    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    asks_ask(&asks, &config);
+    n += frame_item(n, FRAME, WIRE_ASK, &asks.ask);
     n += item(n, FAILED, 0);
-    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    asks_ask(&asks, &config);
+    n += frame_item(n, FRAME, WIRE_ASK, &asks.ask);
     n += item(n, WRITTEN, 0);
     n += item(n, CLOSE, 0);
     for (int i = 0; i < 4; i++) {
