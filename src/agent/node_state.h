@@ -100,7 +100,7 @@ struct node_queued {
 struct node {
     const struct node_config *config;
     char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
-    int memory_fd;                      /* … held */
+    int memory_fd;                      /* keeps the folder from those who clean up */
     uv_loop_t loop;
     uv_timer_t timer;     /* for the first of: */
     struct timers timers; /* all that this node waits for */
@@ -138,8 +138,8 @@ struct node {
     struct timer drain; /* when a drain ends for those who are still there */
     bool over;
     int code;         /* what `muster run` exits with */
-    int status;       /* not MU_OK: nothing was started, and … */
-    char *error;      /* … why */
+    int status;       /* not MU_OK: nothing was started */
+    char *error;      /* why nothing was started */
     int forced_code;  /* 128 + signal; 0: not forced */
     uint32_t lives_n; /* processes started, for the last line */
 };
@@ -232,9 +232,9 @@ void node_ask_answer(struct node *n, const struct msg_says *m);
 /* After a welcome: what has not been said over this connection is, with the time that is left. */
 void node_ask_repeat(struct node *n);
 void node_ask_lost(struct node *n); /* the connection is lost */
-/* All of a slot are answered with this (MU_ESTALE: those that belong to its life) … */
+/* All of a slot are answered with this (MU_ESTALE: only those that belong to its life). */
 void node_ask_end(struct node *n, uint32_t slot, int status, const char *text);
-/* … or forgotten: nobody is left to hear it. */
+/* Those of the slot are forgotten: nobody is left to hear an answer. */
 void node_ask_drop(struct node *n, uint32_t slot);
 /* The worker says no more: the newest of what it has said goes now. */
 void node_ask_flush(struct node *n, uint32_t slot);

@@ -52,7 +52,7 @@ struct ask {
     uint16_t kind;
     char error[NET_ERROR_MAX]; /* why the orchestrator is not there */
     union wire_any body;       /* of what was said last */
-    uint64_t room[512];        /* … its lists */
+    uint64_t room[512];        /* lists of `body` */
 };
 
 /* Connects. On success ask_close() is the caller's duty. */

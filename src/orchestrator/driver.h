@@ -163,7 +163,7 @@ struct settings {
     struct setting_ask *first, **last; /* of all jobs, in their order */
     uint32_t asks_n;
     uint64_t bytes;
-    bool taking, again;                           /* … and meanwhile somebody has asked */
+    bool taking, again;                           /* `again`: somebody has asked meanwhile */
     struct watched_list watched[SETTING_BUCKETS]; /* by job */
     struct setting_watches ready;                 /* to be told */
     uint32_t watches_n;
@@ -182,8 +182,8 @@ struct training {
     uint32_t n; /* 0: none yet, in this run */
     struct metric items[METRICS_MAX];
     bool over;        /* training has started over since: any step may come */
-    bool due;         /* an event is to tell of them … */
-    uint64_t next_ms; /* … not before this */
+    bool due;         /* an event is to tell of them */
+    uint64_t next_ms; /* when that event may be sent */
 };
 
 /* ---- what has happened so far, for /metrics ---- */

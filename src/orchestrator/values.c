@@ -88,7 +88,7 @@ void values_record(struct orchestrator *o, const struct record *r)
         take_generation(o, &r->u.generation);
     } else if (r->kind == RECORD_FINISHED && r->u.finished.ended) {
         sync_ended(o->values.sync, o->now_ms, r->u.finished.job, &o->values.fx);
-    } else if (r->kind == RECORD_FORGOTTEN) { /* … without an end, perhaps. */
+    } else if (r->kind == RECORD_FORGOTTEN) { /* perhaps without an end */
         sync_ended(o->values.sync, o->now_ms, r->u.forgotten.job, &o->values.fx);
     }
 }

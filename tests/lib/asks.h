@@ -15,8 +15,8 @@ struct asked {
     uint8_t verb;
     char job[NAME_MAX_LEN];
     char key[CONFIG_KEY_MAX];
-    uint64_t expect; /* of a change, */
-    uint64_t after;  /* … of a watch */
+    uint64_t expect; /* of a change */
+    uint64_t after;  /* of a watch */
     uint32_t wait_ms;
     uint32_t value_n;
     uint8_t *value;
