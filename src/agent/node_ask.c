@@ -377,6 +377,8 @@ void node_ask_repeat(struct node *n)
 
         TAILQ_FOREACH(a, &n->slots[i].asks, link)
         {
+            /* The connection may be the same, and this node another one. */
+            a->sent = a->sent && policy(&a->m) != ASK_REPEAT;
             if (policy(&a->m) != ASK_LATEST) {
                 pass_on(n, a);
             }

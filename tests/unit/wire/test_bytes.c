@@ -526,6 +526,61 @@ static void what_1_7_added_has_these_bytes(void **state)
     }
 }
 
+/* ---- what 1.8 brought ---- */
+
+static struct msg_ask a_question = {N3, 5, 3, 250, 9, "j", "k", 3, data};
+static struct msg_says an_answer = {N3, 5, MU_ESTALE, 1, 7, "k", "no", 3, data};
+static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
+static struct body_setting setting = {1, 3, data};
+static struct body_value value = {3, data, 6, 9, 4, "u", 5, 8};
+static struct body_values values = {7, 9, 1, 2, "b:2", 3, data};
+static struct body_metrics all_metrics = {41, 2, metrics};
+static struct body_text text = {3, data};
+static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why", 1, metrics};
+
+static const struct {
+    enum wire_type type;
+    const void *body;
+    const char *bytes;
+} bodies_1_8[] = {
+    {WIRE_BODY_SETTING, &setting, "0103000000d100d3"},
+    {WIRE_BODY_VALUE, &value,
+     "03000000d100d3060000000000000009000000040000000000000001007505000000000000000800"
+     "0000"},
+    {WIRE_BODY_VALUES, &values, "07000000000000000900000001000000020000000300623a3203000000d100d3"},
+    {WIRE_BODY_METRICS, &all_metrics,
+     "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
+     "00f87f"},
+    {WIRE_BODY_TEXT, &text, "03000000d100d3"},
+    {WIRE_BODY_EVENT, &event,
+     "0d000000000000000068e5cf8b0100000201006a01006e0200000003000000070000000000000029"
+     "000000000000000300776879010000000e0004006c6f7373000000000000e03f"},
+};
+
+static void questions_of_1_8_have_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bodies_1_8); i++) {
+        uint8_t bytes[1024];
+        char hex[2048] = "";
+        size_t n = 0;
+
+        assert_int_equal(
+            wire_body_encode(bodies_1_8[i].type, bodies_1_8[i].body, bytes, sizeof(bytes), &n),
+            MU_OK);
+        assert_int_equal(bytes[0], WIRE_MINOR);
+        for (size_t k = 1; k < n; k++) {
+            snprintf(hex + 2 * (k - 1), 3, "%02x", bytes[k]);
+        }
+        assert_string_equal(hex, bodies_1_8[i].bytes);
+    }
+    expect_as(8, WIRE_ASK, &a_question,
+              "4d53545201080c002b000000070000000000000008070605040302016e4fe5c90200000003000000"
+              "05000000000000000300fa000000090000000000000001006a01006b03000000d100d3");
+    expect_as(8, WIRE_SAYS, &an_answer,
+              "4d53545201080d002b000000070000000000000008070605040302010f5d4ad40200000003000000"
+              "0500000000000000f7ffffff01070000000000000001006b02006e6f03000000d100d3");
+}
+
 static struct msg_ready folders = {
     N3, 41, 8, {0}, {0}, 0, 2, {{40, 7, SAVE_DURABLE, 41, 0xf01de4}, {41, 7, 0, 41, NO_FOLDER}}};
 static const char folders_1_7[] =
@@ -622,6 +677,7 @@ int main(void)
         cmocka_unit_test(a_report_of_1_6_says_who_is_apart),
         cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
         cmocka_unit_test(what_1_7_added_has_these_bytes),
+        cmocka_unit_test(questions_of_1_8_have_these_bytes),
         cmocka_unit_test(a_ready_of_1_7_says_where_it_saves),
         cmocka_unit_test(a_report_of_1_7_says_that_nothing_is_kept),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
