@@ -13,11 +13,6 @@
 
 /* ---- answers ---- */
 
-struct asker asker_of(const struct session *s, const struct msg_ask *m)
-{
-    return (struct asker){s->number, m->worker, m->request, m->kind};
-}
-
 void ask_says(struct orchestrator *o, const struct asker *to, struct msg_says *m)
 {
     const struct session *s = session_find(o, to->conn);
@@ -112,7 +107,7 @@ static void serve(struct session *s, const struct ask_rule *rule, const struct a
 void ask_take(struct session *s, const struct msg_ask *asked)
 {
     const struct ask_rule *rule = ask_rule(asked->kind);
-    const struct asker from = asker_of(s, asked);
+    const struct asker from = {s->number, asked->worker, asked->request, asked->kind};
     struct msg_ask m = *asked;
 
     if (rule == NULL) {

@@ -288,7 +288,6 @@ typedef void ask_server(struct session *s, const struct asker *from, const struc
 #pragma GCC diagnostic pop
 
 void ask_take(struct session *s, const struct msg_ask *m);
-struct asker asker_of(const struct session *s, const struct msg_ask *m);
 /* Nobody is told if the connection is gone. Its own body counts, or the one that is given. */
 void ask_says(struct orchestrator *o, const struct asker *to, struct msg_says *m);
 void ask_says_body(struct orchestrator *o, const struct asker *to, struct msg_says *m,
