@@ -1,10 +1,8 @@
-/* Checkpoints as people read them: sizes, times, steps, and tables whose columns stand in line. */
+/* Checkpoints as people read them: sizes, times, steps. */
 #ifndef CLI_CKPT_TEXT_H
 #define CLI_CKPT_TEXT_H
 
 #include "base/base.h"
-
-#include <stdio.h>
 
 #define CKPT_TEXT_MAX 64
 
@@ -22,25 +20,5 @@ bool ckpt_text_step(const char *text, uint64_t *step_out);
 
 /* Whether a path ends so, with something before it. */
 bool ckpt_text_ends(const char *path, const char *end);
-
-struct ckpt_column {
-    const char *title;
-    bool right; /* numbers */
-};
-
-/* Rows are gathered first, as columns are as wide as the widest cell. One in which all cells are
- * empty is left out. */
-struct ckpt_table {
-    const struct ckpt_column *columns; /* borrowed */
-    uint32_t columns_n;
-    char **cells; /* row by row */
-    uint32_t cells_n, cells_cap;
-    bool failed; /* out of memory */
-};
-
-void ckpt_table_cell(struct ckpt_table *t, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Prints what there is, titles first, and frees it. MU_ENOMEM: nothing was printed. */
-int ckpt_table_end(struct ckpt_table *t, FILE *to);
 
 #endif
