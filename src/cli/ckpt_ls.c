@@ -2,6 +2,7 @@
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
 #include "cli/table.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,9 +22,9 @@ static void add_row(struct ls *ls, const char *job, const struct ckpt_entry *e,
                     const struct ckpt_manifest *m, const char *damaged)
 {
     struct table *t = &ls->table;
-    char size[CKPT_TEXT_MAX], saved[CKPT_TEXT_MAX] = "";
+    char size[TEXT_BYTES_MAX], saved[CKPT_TEXT_MAX] = "";
 
-    ckpt_text_size(e->bytes, size);
+    text_bytes(e->bytes, size);
     table_cell(t, "%s", ls->c->job == NULL ? job : "");
     table_cell(t, "%" PRIu64, e->step);
     if (m != NULL) {

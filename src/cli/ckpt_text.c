@@ -7,23 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-void ckpt_text_size(uint64_t bytes, char text[CKPT_TEXT_MAX])
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double n = (double)bytes / 1024;
-    size_t unit = 0;
-
-    if (bytes < 1024) {
-        snprintf(text, CKPT_TEXT_MAX, "%" PRIu64 " B", bytes);
-        return;
-    }
-    while (n >= 1023.95 && unit + 1 < ARRAY_LEN(units)) { /* It would be shown as 1024.0. */
-        n /= 1024;
-        unit++;
-    }
-    snprintf(text, CKPT_TEXT_MAX, "%.1f %s", n, units[unit]);
-}
-
 void ckpt_text_time(uint64_t ms, char text[CKPT_TEXT_MAX])
 {
     time_t seconds = (time_t)(ms / 1000);

@@ -1,13 +1,10 @@
-/* Checkpoints as people read them: sizes, times, steps. */
+/* Checkpoints as people read them: times, steps. */
 #ifndef CLI_CKPT_TEXT_H
 #define CLI_CKPT_TEXT_H
 
 #include "base/base.h"
 
 #define CKPT_TEXT_MAX 64
-
-/* "0 B", "1023 B", "1.0 KiB", "4.0 MiB", "1.2 GiB". */
-void ckpt_text_size(uint64_t bytes, char text[CKPT_TEXT_MAX]);
 
 /* "2026-11-16 13:14:02", by the clock on the wall; "" if there is no such time. */
 void ckpt_text_time(uint64_t ms, char text[CKPT_TEXT_MAX]);

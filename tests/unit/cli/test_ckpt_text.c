@@ -5,30 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void sizes_have_the_unit_that_reads_best(void **state)
-{
-    static const struct {
-        uint64_t bytes;
-        const char *text;
-    } cases[] = {
-        {0, "0 B"},
-        {1023, "1023 B"},
-        {1024, "1.0 KiB"},
-        {1536, "1.5 KiB"},
-        {(1 << 20) - 1, "1.0 MiB"}, /* and not 1024.0 KiB */
-        {4 << 20, "4.0 MiB"},
-        {1288490189, "1.2 GiB"},
-        {(uint64_t)1 << 40, "1.0 TiB"},
-        {UINT64_MAX, "16.0 EiB"},
-    };
-    char text[CKPT_TEXT_MAX];
-
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        ckpt_text_size(cases[i].bytes, text);
-        assert_string_equal(text, cases[i].text);
-    }
-}
-
 static void a_time_is_that_of_the_clock_on_the_wall(void **state)
 {
     char text[CKPT_TEXT_MAX];
@@ -161,7 +137,6 @@ static void a_table_can_have_many_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_have_the_unit_that_reads_best),
         cmocka_unit_test(a_time_is_that_of_the_clock_on_the_wall),
         cmocka_unit_test(an_age_is_told_in_its_largest_unit),
         cmocka_unit_test(a_step_is_a_number_or_the_name_of_its_folder),
