@@ -173,6 +173,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     n->incarnation = r->incarnation;
     n->host = r->host;
     n->role = r->role;
+    n->duty = duty_of(r->role);
     n->state = NODE_UP;
     node_number(c, n, r->node);
     c->next_node = MAX(c->next_node, r->node + 1);
@@ -183,7 +184,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     list_push(c, &j->others, n);
     j->nodes_n++;
     j->deserted = false;
-    if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
+    if (n->duty == DUTY_TRAINS || j->mode != MODE_INPROCESS) {
         j->newcomer_ms = c->now_ms;
     }
     n->lease_end_ms = c->now_ms + c->config.lease_ms;

@@ -37,7 +37,7 @@ void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t co
         const struct node *other = &c->nodes[i];
 
         left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
-                  !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
+                  !other->draining && other->duty == DUTY_TRAINS && !budget_spent(c, j, other);
     }
     if (left_n < job_min(j)) {
         record_failed(c, j, fx,

@@ -198,12 +198,12 @@ static bool is_crowded(const struct cluster *c, const struct job *j, const struc
         const struct node *n = &c->nodes[i];
 
         if (n->job == job_index(c, j) && (n->state == NODE_JOINING || node_alive(n)) &&
-            !n->draining && role_trains(n->role) && strcmp(n->name, h->name) != 0) {
+            !n->draining && n->duty == DUTY_TRAINS && strcmp(n->name, h->name) != 0) {
             workers_n += n->slots;
             nodes_n++;
         }
     }
-    return mode == MODE_INPROCESS && role_trains(h->role) && workers_n > c->config.group_max &&
+    return mode == MODE_INPROCESS && duty_of(h->role) == DUTY_TRAINS && workers_n > c->config.group_max &&
            !MUTATED(GROUP_HAS_ROOM) && nodes_n < (j->creating ? j->next_max : job_max(j));
 }
 
@@ -228,6 +228,7 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     n->incarnation = h->incarnation;
     n->host = h->host;
     n->role = h->role;
+    n->duty = duty_of(h->role);
     n->draining = (h->flags & NODE_DRAINING) != 0;
     n->heals = (h->flags & NODE_HEAL) != 0;
     conn_bind(c, n, e->conn);

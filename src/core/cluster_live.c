@@ -52,7 +52,7 @@ bool worker_joinable(const struct cluster *c, const struct node *n, const struct
 
 static void judge_slots(struct cluster *c, const struct node *n, bool *available, bool *joinable)
 {
-    bool may = role_trains(n->role) || c->jobs[n->job].mode != MODE_INPROCESS;
+    bool may = n->duty == DUTY_TRAINS || c->jobs[n->job].mode != MODE_INPROCESS;
 
     *available = *joinable = node_alive(n) && !n->draining && may && node_staff(c, n) > 0;
     for (uint32_t s = 0; s < n->slots && *available; s++) {
@@ -85,7 +85,7 @@ static void tally_worker(struct cluster *c, const struct job *j, const struct no
     if (w->current_inc != 0 && !current_lost && w->entered == j->number) {
         t->entered_n++;
     }
-    if (w->active_inc != 0 && role_trains(n->role)) {
+    if (w->active_inc != 0 && n->duty == DUTY_TRAINS) {
         t->survivors_n += !active_lost;
         t->finished_n += !active_lost && w->phase == PHASE_FINISHED;
         t->dead_n += worker_dead(n, w, w->active_inc);
@@ -110,6 +110,7 @@ void node_refresh(struct cluster *c, struct node *n)
     if (n->state == NODE_JOINING || n->state == NODE_FREE) {
         return;
     }
+    n->duty = duty_of(n->role);
     judge_slots(c, n, &available, &joinable);
     for (uint32_t s = 0; s < n->slots; s++) {
         tally_worker(c, j, n, node_worker(c, n, s), &t);
@@ -118,7 +119,7 @@ void node_refresh(struct cluster *c, struct node *n)
         memcmp(&t, &n->tally, sizeof(t)) != 0) {
         job_touch(c, j);
     }
-    if (role_trains(n->role)) {
+    if (n->duty == DUTY_TRAINS) {
         j->available_n += available;
         j->available_n -= n->available;
     }

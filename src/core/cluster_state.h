@@ -84,6 +84,7 @@ struct node {
     uint32_t workers;
     uint32_t slots;
     uint8_t role;
+    uint8_t duty; /* enum duty */
     uint8_t state;
     bool lapsed;
     bool draining;

@@ -49,11 +49,14 @@ static inline uint32_t wid_incarnation(wid w)
 
 enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
 
-/* Those count for min and max, and for the end of the job. The others are there to help: in restart
- * mode they are started and stopped with each generation, in-process they are on their own. */
-static inline bool role_trains(uint8_t role)
+/* What a worker is there for. Those who train count for min and max, and for the end of the job. The
+ * others are there to help: in restart mode they are started and stopped with each generation,
+ * in-process they are on their own. */
+enum duty { DUTY_TRAINS, DUTY_HELPS };
+
+static inline enum duty duty_of(uint8_t role)
 {
-    return role == ROLE_WORKER || role == ROLE_CHIEF;
+    return role == ROLE_WORKER || role == ROLE_CHIEF ? DUTY_TRAINS : DUTY_HELPS;
 }
 
 /* auto until the first worker decides it. */
@@ -209,6 +212,12 @@ struct member {
     char addr[ADDR_MAX_LEN];
     uint32_t port; /* rank 0's is MASTER_PORT */
 };
+
+/* Ranks count those who train: a helper is a member without one. */
+static inline bool member_is_ranked(const struct member *m)
+{
+    return duty_of(m->role) == DUTY_TRAINS;
+}
 
 /* Both a message and a record. To nodes that have no member in it, the key is zero. */
 struct generation {
