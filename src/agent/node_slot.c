@@ -45,7 +45,8 @@ struct node_who node_slot_who(const struct node *n, uint32_t slot)
     const struct node_slot *s = &n->slots[slot];
     struct node_who w;
 
-    if (s->rank == NODE_ALONE && s->generation != 0 && duty_of(n->config->role) == DUTY_HELPS) {
+    if (s->rank == NODE_ALONE && s->generation != 0 &&
+        duty_of(n->config->role, MODE_RESTART) == DUTY_HELPS) {
         snprintf(w.text, sizeof(w.text), "generation %llu: %s", (unsigned long long)s->generation,
                  n->config->role == ROLE_PS ? "parameter server" : "evaluator");
     } else if (s->rank == NODE_ALONE) {

@@ -337,6 +337,9 @@ static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
         record_deserted(c, j, fx);
     }
     j->done |= j->tally.finished_n > 0;
+    j->led |= j->tally.led_n > 0;
+    /* In a job that nobody trains, the work is its chief's. */
+    ended |= j->led && j->active == 0 && j->tally.trainers_n == 0;
     if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {
         record_finished(c, j, ended, "", fx);
     }
