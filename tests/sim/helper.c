@@ -7,8 +7,9 @@
 #include <string.h>
 
 #define TICK_US 50000
-#define TOLD_US (6000 * US_PER_MS) /* after healing: one that hangs is replaced, and all know it \
-                                    */
+#define TOLD_US                                                                      \
+    (6000 * US_PER_MS) /* after healing: one that hangs is replaced, and all know it \
+                        */
 
 bool helper_is(const struct world *w, uint32_t m)
 {

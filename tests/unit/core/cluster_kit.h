@@ -34,7 +34,7 @@ struct stub {
     uint32_t slots, min, max, max_restarts, flags;
     uint8_t role, mode;
     uint64_t held, active, seq, renew_seq, renewed_ms;
-    uint64_t roster; /* the version of the one that it was told last */
+    uint64_t roster;            /* the version of the one that it was told last */
     char helpers[TEXT_MAX_LEN]; /* … and what it says: "p#2 0 serving p:0, …" */
     struct report reports[8];
     /* What it was told last. */
