@@ -253,7 +253,7 @@ static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)
     put_u16(buffer, 700);
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "record type 700 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "record type 700 of version 1.8 is not known to version 1.7");
     put_u16(buffer, WIRE_BYE); /* A message is no record. */
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
@@ -272,7 +272,7 @@ static void what_is_no_frame_is_refused(void **state)
     put_u16(buffer + 6, WIRE_REC_GONE); /* A record is no message. */
     mend(WIRE_BYE, buffer, n);
     assert_int_equal(decode(WIRE_BYE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "message type 258 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "message type 258 of version 1.8 is not known to version 1.7");
 }
 
 static void a_payload_of_another_length_than_its_header_says_is_refused(void **state)
