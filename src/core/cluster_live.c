@@ -93,7 +93,7 @@ static void tally_worker(struct cluster *c, const struct job *j, const struct no
         t->finished_n += !active_lost && w->phase == PHASE_FINISHED;
         t->dead_n += worker_dead(n, w, w->active_inc);
     }
-    if (n->role == ROLE_CHIEF && node_serves(c, n)) {
+    if (n->role == ROLE_CHIEF && node_serves(c, n) && node_alive(n)) {
         t->led_n += w->phase == PHASE_FINISHED || worker_left(w);
     }
 }

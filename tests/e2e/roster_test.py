@@ -159,5 +159,25 @@ def test_in_auto_mode_the_ps_is_in_no_generation_that_counts():
         job.ends_well('a', 'b', 'p')
 
 
+def a_job_that_nobody_trains(mode):
+    with kit.World() as world:
+        job = elastic.Training(world, elastic.trainer(1), nnodes='1:3', serve=kit.SERVE, mode=mode)
+        job.spawn('v', TRAINER_SERVES='1')
+        job.spawn('w', TRAINER_SERVES='1')
+        job.spawn('c', flags=('--role', 'chief'), TRAINER_SERVES='1', TRAINER_LEADS='2')
+        codes = {name: node.wait() for name, node in job.nodes.items()}
+        assert set(codes.values()) == {0}, codes
+        assert 'led=2' in job.nodes['c'].out()
+        assert all(f'served={EDONE}' in job.nodes[name].out() for name in 'vw')
+
+
+def test_a_job_of_helpers_ends_with_its_chief():
+    a_job_that_nobody_trains('inprocess')
+
+
+def test_a_job_of_helpers_ends_with_its_chief_in_auto_mode():
+    a_job_that_nobody_trains('auto')
+
+
 if __name__ == '__main__':
     kit.run(__name__, 3)

@@ -31,6 +31,7 @@
  *                              "roster ps 0 ID serving HOST:PORT" for each, then "roster=VERSION"
  *     TRAINER_SERVES=1         it helps, and trains nothing: "refused=STATUS" is what training says
  *                              to that, "served=STATUS" how it ended
+ *     TRAINER_LEADS=N          and it ends by itself when it has found N workers that serve
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
@@ -362,12 +363,38 @@ static int train(struct trainer *t)
     return 0;
 }
 
+/* Until so many workers serve. */
+static int lead(struct trainer *t, uint64_t want)
+{
+    mu_roster_info roster = {0};
+    uint64_t found = 0;
+    int rc = MU_OK;
+
+    while (rc == MU_OK && found < want) {
+        const uint64_t after = roster.version;
+
+        mu_roster_free(&roster);
+        rc = mu_roster(t->run, after, MU_FOREVER, &roster);
+        found = 0;
+        for (size_t i = 0; rc == MU_OK && i < roster.n; i++) {
+            found += roster.items[i].role == MU_WORKER && roster.items[i].standing == MU_SERVING;
+        }
+    }
+    mu_roster_free(&roster);
+    printf("led=%" PRIu64 "\n", found);
+    fflush(stdout);
+    return rc == MU_OK ? 0 : give_up("mu_roster", rc);
+}
+
 static int serve(struct trainer *t)
 {
     int rc = mu_serve(t->run, 0);
 
     printf("refused=%d\n", mu_gradient(t->run, 1, MU_F32));
     fflush(stdout);
+    if (rc == MU_OK && getenv("TRAINER_LEADS") != NULL) {
+        return lead(t, number_of("TRAINER_LEADS"));
+    }
     while (rc == MU_OK) {
         rc = mu_serve(t->run, MU_FOREVER);
     }

@@ -301,6 +301,24 @@ static void without_trainers_the_end_is_the_chiefs(void **state)
     assert_true(at("w")->ended);
 }
 
+/* What the last run's chief has done is nothing to the next. */
+static void another_run_waits_for_its_own_chief(void **state)
+{
+    shape(1, 4);
+    at("c")->role = ROLE_CHIEF;
+    serve("c");
+    report("c", 0, PHASE_FINISHED, 0, 0);
+    assert_true(job().ended);
+    exits("c", 0, 0);
+    bye("c");
+    rejoin("c");
+    assert_int_equal(job().run, 2);
+    report("c", 0, PHASE_SERVING, 0, 0);
+    pass(LEASE_MS);
+    assert_false(job().ended);
+    assert_int_equal(at("c")->refused, 0);
+}
+
 static void with_a_trainer_the_chiefs_end_is_its_own(void **state)
 {
     shape(1, 2);
@@ -379,6 +397,7 @@ int main(void)
         CASE(the_job_ends_when_those_who_train_have_finished),
         CASE(a_helper_that_fails_for_good_fails_no_run),
         CASE(without_trainers_the_end_is_the_chiefs),
+        CASE(another_run_waits_for_its_own_chief),
         CASE(with_a_trainer_the_chiefs_end_is_its_own),
         CASE(once_the_mode_is_known_helpers_leave_the_first_generation),
         CASE(workers_that_turn_out_to_serve_are_in_none),
