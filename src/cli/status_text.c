@@ -39,8 +39,8 @@ static const char *colour(const char *state)
         const char *state, *code;
     } codes[] = {
         {"member", "32"},  {"running", "32"}, {"done", "32"},    {"warm", "36"},
-        {"warming", "36"}, {"forming", "36"}, {"leaving", "33"}, {"holding", "33"},
-        {"ending", "33"},  {"gone", "31"},    {"failed", "31"},
+        {"serving", "32"}, {"warming", "36"}, {"forming", "36"}, {"leaving", "33"},
+        {"holding", "33"}, {"ending", "33"},  {"gone", "31"},    {"failed", "31"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
@@ -63,10 +63,11 @@ static void put(const char *text, bool paint)
 
 static void table(const json_t *list, bool colours)
 {
-    static const char *const KEYS[] = {"rank", "worker", "node", "slot",   "slots",
-                                       "role", "state",  "step", "memory", "address"};
+    static const char *const KEYS[] = {"rank", "number", "worker", "node",   "slot",   "slots",
+                                       "role", "state",  "step",   "memory", "address"};
     static const struct table_column COLUMNS[ARRAY_LEN(KEYS)] = {
         {.title = "RANK", .right = true},
+        {.title = "NUMBER", .right = true},
         {.title = "WORKER"},
         {.title = "NODE"},
         {.title = "SLOT", .right = true},
@@ -100,6 +101,7 @@ static void table(const json_t *list, bool colours)
 static void head(const json_t *job, bool colours)
 {
     size_t members_n = json_array_size(json_object_get(job, "members"));
+    size_t helpers_n = json_array_size(json_object_get(job, "helpers"));
     size_t waiting_n = json_array_size(json_object_get(job, "waiting"));
 
     printf("job %s  run %lld  ", text_of(job, "job"), number_of(job, "run"));
@@ -114,6 +116,9 @@ static void head(const json_t *job, bool colours)
         printf("  step %lld", number_of(job, "step"));
     }
     printf("  %zu member%s", members_n, members_n == 1 ? "" : "s");
+    if (helpers_n > 0) {
+        printf(", %zu helper%s", helpers_n, helpers_n == 1 ? "" : "s");
+    }
     if (waiting_n > 0) {
         printf(", %zu waiting", waiting_n);
     }
@@ -148,6 +153,7 @@ static void print_metrics(const json_t *metrics)
 void status_print(const json_t *job, bool colours)
 {
     const json_t *members = json_object_get(job, "members");
+    const json_t *helpers = json_object_get(job, "helpers");
     const json_t *waiting = json_object_get(job, "waiting");
 
     head(job, colours);
@@ -156,6 +162,10 @@ void status_print(const json_t *job, bool colours)
     }
     if (json_array_size(members) > 0) {
         table(members, colours);
+    }
+    if (json_array_size(helpers) > 0) {
+        printf("  helpers:\n");
+        table(helpers, colours);
     }
     if (json_array_size(waiting) > 0) {
         printf("  waiting:\n");

@@ -140,10 +140,9 @@ static int open_plane(struct mu_run *run)
                                 "of every slice can be a metric");
     }
     if (rc == MU_OK) {
-        told_warm(run);
-        rc = data_open(run);
+        rc = told_warm(run);
     }
-    return rc;
+    return rc == MU_OK ? data_open(run) : rc;
 }
 
 /* There is a group to make this call in, and to agree in: *cc_out is the call. Under the lock. */
