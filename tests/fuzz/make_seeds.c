@@ -2,10 +2,10 @@
  *
  * usage: make_seeds FOLDER          makes FOLDER/<fuzzer>/<seed> */
 #include "ckpt/ckpt.h"
-#include "comm/hello.h"
 #include "comm/tcp.h"
 #include "lib/wire_sample.h"
 #include "lib/wire_types.h"
+#include "link/hello.h"
 #include "wire/bytes.h"
 #include "wire/wire.h"
 
@@ -403,26 +403,30 @@ static void make_notes(const char *folder)
     }
 }
 
-/* See fuzz_comm_hello.c: what those say who have the key. */
+/* See fuzz_link_hello.c: what those say who have the key. */
 static void make_hellos(const char *folder)
 {
     static const struct hello_config dialer = {.job = "fuzz", .run = 3, .run_key = {1}, .self = 71};
     static const struct hello_config listener = {
-        .job = "fuzz", .run = 3, .run_key = {1}, .self = 9};
+        .job = "fuzz", .run = 3, .run_key = {1}, .self = 9, .classes = 3};
     static const uint8_t nonces[2][HELLO_NONCE_BYTES] = {{1}, {2}};
     struct hello d, l;
     uint8_t answer[HELLO_BYTES];
     size_t n;
 
-    buffer[0] = 1;
-    hello_dial(&d, &dialer, listener.self, nonces[0], buffer + 1);
-    hello_listen(&l, &listener, nonces[1]);
-    hello_take(&l, buffer + 1, HELLO_BYTES, answer, &n);
-    hello_take(&d, answer, HELLO_BYTES, buffer + 1 + HELLO_BYTES, &n);
-    write_seed(folder, "comm_hello", "hello-and-proof", buffer, 1 + 2 * HELLO_BYTES);
-    buffer[0] = 0;
-    memcpy(buffer + 1, answer, HELLO_BYTES);
-    write_seed(folder, "comm_hello", "answer", buffer, 1 + HELLO_BYTES);
+    for (unsigned class = 0; class < LINK_CLASSES; class ++) {
+        buffer[0] = (uint8_t)(1 + 2 * class);
+        hello_dial(&d, &dialer, (enum link_class) class, listener.self, nonces[0], buffer + 1);
+        hello_listen(&l, &listener, nonces[1]);
+        hello_take(&l, buffer + 1, HELLO_BYTES, answer, &n);
+        hello_take(&d, answer, HELLO_BYTES, buffer + 1 + HELLO_BYTES, &n);
+        write_seed(folder, "link_hello", class == LINK_GROUP ? "group" : "helper", buffer,
+                   1 + 2 * HELLO_BYTES);
+        buffer[0] = (uint8_t)(2 * class);
+        memcpy(buffer + 1, answer, HELLO_BYTES);
+        write_seed(folder, "link_hello", class == LINK_GROUP ? "group-answer" : "helper-answer",
+                   buffer, 1 + HELLO_BYTES);
+    }
 }
 
 /* See fuzz_ckpt_manifest.c. */
