@@ -108,6 +108,11 @@ static void drop_renamed(struct tender *t)
     if (renamed) {
         hands_drop(t, LINK_CLASSES);
     }
+    for (int i = 0; i < LINK_CLASSES && renamed; i++) {
+        if (t->users[i].renamed != NULL) {
+            t->users[i].renamed(t->users[i].arg);
+        }
+    }
 }
 
 /* What is due, and how long there is nothing to do: in ms, -1: until something happens. */

@@ -53,6 +53,10 @@ struct link_user {
 
     /* What is due: after every event and tender_wake(). When to be called again; UINT64_MAX. */
     uint64_t (*due)(void *arg);
+
+    /* This worker has another name: what was made under the old one counts no more. NULL: whoever
+     * renames sees to it. */
+    void (*renamed)(void *arg);
 };
 
 /* Listens; nobody is let in before somebody has attached himself. `error` (LINK_ERROR_MAX) says
