@@ -6,6 +6,7 @@
 #include "lib/wire_sample.h"
 #include "lib/wire_types.h"
 #include "link/hello.h"
+#include "link/helper_head.h"
 #include "wire/bytes.h"
 #include "wire/wire.h"
 
@@ -429,6 +430,49 @@ static void make_hellos(const char *folder)
     }
 }
 
+static size_t helper_frame(size_t at, struct helper_head head)
+{
+    helper_head_encode(&head, buffer + at);
+    memset(buffer + at + HELPER_HEAD_BYTES, 'x', head.bytes);
+    return at + HELPER_HEAD_BYTES + head.bytes;
+}
+
+/* See fuzz_link_helper.c: requests of both sizes and one that is given up, and answers to its call.
+ */
+static void make_helpers(const char *folder)
+{
+    size_t n = 1;
+
+    buffer[0] = 0;
+    for (uint16_t i = 0; i < 3; i++) {
+        n = helper_frame(n, (struct helper_head){.what = HELPER_REQUEST,
+                                                 .kind = i,
+                                                 .slot = i,
+                                                 .number = i + 1u,
+                                                 .value = 1000,
+                                                 .total = i == 0 ? 8 : 20000,
+                                                 .bytes = i == 0 ? 8 : 1000});
+    }
+    n = helper_frame(
+        n, (struct helper_head){.what = HELPER_MORE, .slot = 1, .number = 2, .bytes = 19000});
+    n = helper_frame(n, (struct helper_head){.what = HELPER_CUT, .slot = 2, .number = 3});
+    n = helper_frame(n, (struct helper_head){.what = HELPER_END, .slot = 1, .number = 2});
+    write_seed(folder, "link_helper", "requests", buffer, n);
+    for (uint16_t i = 0; i < 2; i++) {
+        buffer[0] = (uint8_t)(1 + 100 * i);
+        n = helper_frame(1, (struct helper_head){.what = i == 0 ? HELPER_ANSWER : HELPER_CUT,
+                                                 .number = 1,
+                                                 .value = i == 0 ? MU_OK : MU_ELIMIT,
+                                                 .total = i == 0 ? 4000 : 0,
+                                                 .bytes = i == 0 ? 1000 : 0});
+        if (i == 0) {
+            n = helper_frame(n,
+                             (struct helper_head){.what = HELPER_MORE, .number = 1, .bytes = 3000});
+        }
+        write_seed(folder, "link_helper", i == 0 ? "answer" : "cut", buffer, n);
+    }
+}
+
 /* See fuzz_ckpt_manifest.c. */
 static void make_manifests(const char *folder)
 {
@@ -574,6 +618,7 @@ int main(int argc, char **argv)
     make_http(argv[1]);
     make_notes(argv[1]);
     make_hellos(argv[1]);
+    make_helpers(argv[1]);
     make_manifests(argv[1]);
     make_depot_lists(argv[1]);
     make_depot_trips(argv[1]);
