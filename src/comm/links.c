@@ -41,16 +41,6 @@ static bool has(void *arg, wid peer)
     return comm_has_link(arg, peer);
 }
 
-static bool made(void *arg, const struct link_made *m)
-{
-    return link_make(arg, m);
-}
-
-static void event(void *arg, uint64_t id)
-{
-    link_event(arg, id);
-}
-
 static uint64_t due(void *arg)
 {
     struct comm *c = arg;
@@ -76,7 +66,8 @@ int links_open(struct comm *c, const struct comm_config *config, char *error)
                                          .address = config->address,
                                          .iface = config->iface,
                                          .paths = c->config.paths};
-    const struct link_user user = {.arg = c, .has = has, .made = made, .event = event, .due = due};
+    const struct link_user user = {
+        .arg = c, .has = has, .made = link_make, .event = link_event, .due = due};
 
     c->tended = calloc(1, sizeof(*c->tended));
     if (c->tended == NULL) {

@@ -69,14 +69,14 @@ void wants_close(struct tended *k);
 /* ---- links_make.c ---- */
 
 /* As link_user.made. */
-bool link_make(struct comm *c, const struct link_made *made);
+bool link_make(void *comm, const struct link_made *made);
 
 /* ---- links_watch.c ---- */
 
 /* Under c->lock. */
 void link_watch(struct comm *c, struct link *l);
 /* Its socket, or its peer's process, has something to tell. */
-void link_event(struct comm *c, uint64_t id);
+void link_event(void *comm, uint64_t id);
 /* Stops watching what was lost, reads claims of those in no group, and puts away what is nobody's.
  * True: something is left that could not be done now. */
 bool links_sweep(struct comm *c);

@@ -64,8 +64,9 @@ static struct link *add_link(struct comm *c, const struct link_made *made, const
     return l;
 }
 
-bool link_make(struct comm *c, const struct link_made *made)
+bool link_make(void *comm, const struct link_made *made)
 {
+    struct comm *c = comm;
     const char *why = NULL;
     char who[WID_TEXT_MAX];
 

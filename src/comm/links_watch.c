@@ -70,8 +70,10 @@ static struct link *find(struct comm *c, uint64_t id)
     return l;
 }
 
-void link_event(struct comm *c, uint64_t id)
+void link_event(void *comm, uint64_t id)
 {
+    struct comm *c = comm;
+
     pthread_mutex_lock(&c->lock);
     struct link *l = find(c, id);
 

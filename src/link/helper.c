@@ -6,6 +6,7 @@
 #include "link/tender_state.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -363,7 +364,7 @@ void helper_unref(struct helper *h)
         close(h->epoll_fd);
     }
     pthread_mutex_destroy(&h->lock);
-    memset(h->run_key, 0, sizeof(h->run_key));
+    OPENSSL_cleanse(h->run_key, sizeof(h->run_key));
     free(h);
 }
 

@@ -67,7 +67,8 @@ int tender_open(const struct tender_config *config, struct tender **tender_out, 
 void tender_stop(struct tender *t);
 void tender_close(struct tender *t);
 
-/* From now on that class is served (the user is copied). The first one starts the thread.
+/* From now on that class is served (the user is copied). The first one starts the thread. Not
+ * from a callback.
  * MU_ENOMEM. MU_EEXIST: somebody else serves it. */
 int tender_attach(struct tender *t, enum link_class class, const struct link_user *user);
 /* When it returns, no callback is under way, none will come, and no dial of that class is used. Not
