@@ -104,7 +104,8 @@ static void add_gathered(struct helper_conn *c, const uint8_t *at, size_t n)
 {
     struct iovec *last = c->pieces_n > 0 ? &c->pieces[c->pieces_n - 1] : NULL;
 
-    if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == at) {
+    if (last != NULL && c->of[c->pieces_n - 1] == NULL &&
+        (uint8_t *)last->iov_base + last->iov_len == at) {
         last->iov_len += n;
         return;
     }
