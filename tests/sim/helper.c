@@ -102,7 +102,7 @@ void helper_event(struct world *w, struct sim_event *f)
 
 /* ---- what is told ---- */
 
-static uint32_t worker_of(const struct helper *h)
+static uint32_t worker_of(const struct roster_entry *h)
 {
     return (uint32_t)atoi(h->addr);
 }
@@ -138,7 +138,7 @@ void helper_generation(struct world *w, const struct generation *g)
 }
 
 /* Its agent has said that this life is over, and the orchestrator knows. */
-static bool is_known_lost(const struct world *w, const struct helper *h)
+static bool is_known_lost(const struct world *w, const struct roster_entry *h)
 {
     const struct machine *node = &w->machines[worker_of(h) / SLOTS_N];
     const struct slot *s = &node->agent.slots[worker_of(h) % SLOTS_N];
@@ -165,7 +165,7 @@ static bool is_missed(const struct world *w, const struct msg_roster *m, uint32_
 void helper_roster(struct world *w, const struct msg_roster *m)
 {
     for (uint32_t i = 0; i < m->helpers_n; i++) {
-        const struct helper *h = &m->helpers[i];
+        const struct roster_entry *h = &m->helpers[i];
 
         if (is_known_lost(w, h)) {
             world_fail(w, "roster %" PRIu64 " has %s, which is known to be lost", m->version,

@@ -164,7 +164,7 @@ struct trainer {
     struct member known_members[WORKERS_N];
     /* What it was told of the helpers. */
     struct msg_roster roster;
-    struct helper roster_helpers[WORKERS_N];
+    struct roster_entry roster_helpers[WORKERS_N];
     bool helps; /* it is one itself, and does nothing else */
     /* A script that knows nothing of muster, instead of all that. */
     bool plain, wants_addr, wants_attach, wants_ours, ours, together;
