@@ -122,18 +122,15 @@ void helper_told(struct world *w, uint32_t worker, const struct msg_roster *m)
     memcpy(t->roster_helpers, m->helpers, m->helpers_n * sizeof(*m->helpers));
 }
 
-/* Who helps trains in none, once that is known. */
-void helper_generation(struct world *w, const struct generation *g)
+/* Before the mode is known a generation may name helpers; but nothing is active then. */
+void helper_active(struct world *w, uint64_t generation)
 {
-    struct job_look j;
+    const struct era *era = &w->check.eras[generation % GENERATIONS_N];
 
-    for (uint32_t i = 0; i < g->members_n; i++) {
-        if (g->members[i].role == ROLE_WORKER ||
-            cluster_look_job(w->orch.cluster, "job", &j) != MU_OK || j.mode != MODE_INPROCESS ||
-            j.view.generation == g->number) {
-            continue;
+    for (uint32_t i = 0; i < era->members_n; i++) {
+        if (helper_is(w, era->workers[i] / SLOTS_N)) {
+            world_fail(w, "generation %" PRIu64 " has a helper, and is active", generation);
         }
-        world_fail(w, "generation %" PRIu64 " has a helper", g->number);
     }
 }
 
