@@ -175,6 +175,11 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
     case WIRE_SAYS:
         node_ask_answer(n, &msg->says);
         break;
+    case WIRE_ROSTER:
+        e.kind = AGENT_ON_ROSTER;
+        e.u.roster = &msg->roster;
+        node_event(n, &e);
+        break;
     default:
         log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",
                   wire_name(h->type));

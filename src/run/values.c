@@ -172,7 +172,9 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
     }
     rc = check(run, tag, data, n);
     if (rc == MU_OK) {
-        told_warm(run);
+        rc = told_warm(run);
+    }
+    if (rc == MU_OK) {
         memcpy(c.ask.m.topic, tag, strlen(tag));
         c.body.data_n = (uint32_t)n;
         c.body.data = (uint8_t *)(uintptr_t)data; /* Only read. */

@@ -225,13 +225,13 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
     snprintf(text, sizeof(text), "reports: report.apart at byte %zu: the bytes end within it",
-             end - 5);
-    expect(WIRE_REPORTS, &reports, 12, end - 16, 2, MU_EPROTO, text);
-    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 5);
-    expect(WIRE_REPORTS, &reports, end - 5, APART_MAX + 1, 4, MU_ELIMIT, text);
+             end - 6);
+    expect(WIRE_REPORTS, &reports, 12, end - 17, 2, MU_EPROTO, text);
+    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 6);
+    expect(WIRE_REPORTS, &reports, end - 6, APART_MAX + 1, 4, MU_ELIMIT, text);
     snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
-             end - 37 - strlen(report.addr));
-    expect(WIRE_REPORTS, &reports, 12, end - 50, 2, MU_EPROTO, text);
+             end - 38 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 51, 2, MU_EPROTO, text);
     expect(WIRE_SAYS, &says, 33, SAYS_BODY_MAX + 1, 4, MU_ELIMIT,
            "says: body at byte 33: there are too many");
     expect(WIRE_SAYS, &says, 33, SAYS_BODY_MAX, 4, MU_EPROTO,
