@@ -35,6 +35,7 @@ int cli_unknown(const char *name);
 int bench_main(int argc, char **argv);
 int ckpt_main(int argc, char **argv);
 int config_main(int argc, char **argv);
+int data_main(int argc, char **argv);
 int drain_main(int argc, char **argv);
 int events_main(int argc, char **argv);
 int help_main(int argc, char **argv);
