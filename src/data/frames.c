@@ -8,7 +8,8 @@
 #include <snappy-c.h>
 #include <string.h>
 
-#define HEAD "\xff\x06\x00\x00sNaPpY"
+#define NAMED "sNaPpY"
+#define HEAD "\xff\x06\x00\x00" NAMED
 #define HEAD_BYTES 10
 #define FRAME 65536u /* what a frame holds, at most; those of others are believed to be longer */
 #define PACKED 0x00
@@ -82,7 +83,7 @@ int frames_unpack(const uint8_t *p, size_t n, uint64_t max, struct bytes *to)
             rc = unpack_frame(type, p + at, frame_n, max, to);
         } else if (type < 0x80) {
             rc = damaged("there is a kind of them that nobody knows");
-        } else if (type == NAME && (frame_n != 6 || memcmp(p + at, HEAD + 4, 6) != 0)) {
+        } else if (type == NAME && (frame_n != 6 || memcmp(p + at, NAMED, 6) != 0)) {
             rc = damaged("a second beginning is none");
         }
         at += frame_n;
