@@ -10,8 +10,8 @@
 #define OUT_MAX (8u << 20)
 #define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 5 /* refusals, about a second: who just died has left its name by then */
-#define SAY_AFTER 3    /* refusals for now: what passes at once is not worth a line, … */
-#define SAY_EVERY 80   /* … what does not is worth one a minute */
+#define SAY_AFTER 3    /* refusals for now: what passes before that is not worth a line */
+#define SAY_EVERY 80   /* refusals for now from one line to the next: about a minute */
 
 static bool has_chosen_name(const struct node *n)
 {
@@ -171,6 +171,11 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
     case WIRE_ACTIVE:
         e.kind = AGENT_ON_ACTIVE;
         e.u.active = &msg->active;
+        node_event(n, &e);
+        break;
+    case WIRE_ROSTER:
+        e.kind = AGENT_ON_ROSTER;
+        e.u.roster = &msg->roster;
         node_event(n, &e);
         break;
     case WIRE_SYNCED:

@@ -1,15 +1,21 @@
 /* `muster data ls`: what is in files of records. Heads are read, records are not: verify does that.
  */
-#include "cli/ckpt_text.h"
 #include "cli/data_cmd.h"
+#include "cli/table.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ckpt_column columns[] = {
-    {"FILE", false},       {"FORMAT", false}, {"RECORDS", true}, {"CHUNKS", true},
-    {"COMPRESSOR", false}, {"SIZE", true},    {"", false},
+static const struct table_column columns[] = {
+    {.title = "FILE"},
+    {.title = "FORMAT"},
+    {.title = "RECORDS", .right = true},
+    {.title = "CHUNKS", .right = true},
+    {.title = "COMPRESSOR"},
+    {.title = "SIZE", .right = true},
+    {.title = ""},
 };
 
 static json_t *columns_json(const mu_reader *reader)
@@ -38,33 +44,33 @@ static int print_json(const mu_reader *reader, const mu_reader_shard *s)
     return data_text_print(object);
 }
 
-static void add_row(struct ckpt_table *t, const mu_reader_shard *s)
+static void add_row(struct table *t, const mu_reader_shard *s)
 {
-    char size[CKPT_TEXT_MAX];
+    char size[TEXT_BYTES_MAX];
 
-    ckpt_text_size(s->bytes, size);
-    ckpt_table_cell(t, "%s", s->name);
-    ckpt_table_cell(t, "%s", s->format);
-    ckpt_table_cell(t, "%" PRIu64, s->records);
+    text_bytes(s->bytes, size);
+    table_cell(t, "%s", s->name);
+    table_cell(t, "%s", s->format);
+    table_cell(t, "%" PRIu64, s->records);
     if (s->chunks > 0) {
-        ckpt_table_cell(t, "%" PRIu64, s->chunks);
+        table_cell(t, "%" PRIu64, s->chunks);
     } else {
-        ckpt_table_cell(t, "%s", "");
+        table_cell(t, "%s", "");
     }
-    ckpt_table_cell(t, "%s", s->packed);
-    ckpt_table_cell(t, "%s", size);
+    table_cell(t, "%s", s->packed);
+    table_cell(t, "%s", size);
     if (s->skipped > 0) {
-        ckpt_table_cell(t, "%" PRIu64 " damaged place%s left out", s->skipped,
-                        s->skipped > 1 ? "s" : "");
+        table_cell(t, "%" PRIu64 " damaged place%s left out", s->skipped,
+                   s->skipped > 1 ? "s" : "");
     } else {
-        ckpt_table_cell(t, "%s", "");
+        table_cell(t, "%s", "");
     }
 }
 
 /* One file at a time: a damaged one is no reason to be silent about the others. */
 int data_cmd_ls(const struct data_call *c)
 {
-    struct ckpt_table table = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
+    struct table table = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
     struct found_list found;
     struct data_bar bar;
     uint64_t records = 0;
@@ -98,7 +104,7 @@ int data_cmd_ls(const struct data_call *c)
         mu_reader_close(reader);
     }
     data_bar_end(&bar);
-    if (ckpt_table_end(&table, stdout) != MU_OK) {
+    if (table_end(&table, stdout) != MU_OK) {
         first = data_cmd_say("out of memory");
     } else if (!c->json && found.n > 1) {
         printf("%" PRIu64 " records in %zu files\n", records, found.n);

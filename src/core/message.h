@@ -49,15 +49,21 @@ static inline uint32_t wid_incarnation(wid w)
 
 enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
 
-/* Those count for min and max, and for the end of the job. The others are there to help: in restart
- * mode they are started and stopped with each generation, in-process they are on their own. */
-static inline bool role_trains(uint8_t role)
-{
-    return role == ROLE_WORKER || role == ROLE_CHIEF;
-}
-
 /* auto until the first worker decides it. */
 enum mode { MODE_AUTO, MODE_RESTART, MODE_INPROCESS, MODE_N };
+
+/* What a worker is there for. Those who train count for min and max, and for the end of the job.
+ * The others are there to help: in restart mode they are started and stopped with each generation,
+ * in-process they are in none, and found by the roster. */
+enum duty { DUTY_TRAINS, DUTY_HELPS };
+
+/* By its role alone: in-process a chief leads, and a worker that serves helps, too. */
+static inline enum duty duty_of(uint8_t role, uint8_t mode)
+{
+    const bool chief_trains = mode != MODE_INPROCESS;
+
+    return role == ROLE_WORKER || (role == ROLE_CHIEF && chief_trains) ? DUTY_TRAINS : DUTY_HELPS;
+}
 
 /* How a worker stands, by its own and its agent's word. LOST is the agent's suspicion
  * (no beat for a lease) and may pass; EXITED is proof of death. */
@@ -69,6 +75,7 @@ enum phase {
     PHASE_FINISHED,
     PHASE_LOST,
     PHASE_EXITED,
+    PHASE_SERVING, /* it helps: in no generation, and ready for whoever looks for it */
     PHASE_N
 };
 
@@ -94,24 +101,25 @@ struct report {
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
     uint64_t reached;    /* newest generation to all of whose members it has a link now; 0 */
     char addr[ADDR_MAX_LEN];
-    uint32_t port;   /* free on its host for the next generation, as MASTER_PORT; 0 if none */
-    uint8_t hung;    /* EXITED: its agent ended it, for it did not notice that it was left out */
-    uint8_t fault;   /* enum fault: it commits nothing more … */
-    wid odd;         /* … and this one is the first of those who are not like most; 0: there is no
-                      * most, or it is not known */
-    uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
-    uint64_t apart_in; /* the generation whose members these are … */
-    uint32_t apart_n; /* … until one without the broken pairs is there, or they are whole again */
+    uint32_t port;     /* free on its host for the next generation, as MASTER_PORT; 0 if none */
+    uint8_t hung;      /* EXITED: its agent ended it, for it did not notice that it was left out */
+    uint8_t fault;     /* enum fault: it commits nothing more */
+    wid odd;           /* with a fault: the first of those who are not like most; 0: there is no
+                        * most, or it is not known */
+    uint64_t agreed;   /* newest step after which its generation's states were the same; 0: none */
+    uint64_t apart_in; /* the generation whose members `apart` are */
+    uint32_t apart_n;  /* said until a generation has no broken pair of these */
     struct apart apart[APART_MAX];
     uint8_t unkept; /* it was to keep its newest state in memory, and could not */
+    uint8_t asks;   /* it wants to be told the roster, now and whenever it changes */
 };
 
 /* ---- agent -> orchestrator ---- */
 
 /* Flags of hello, renewal and (the first) acknowledgement. */
 #define NODE_DRAINING 1u  /* this node is to leave */
-#define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
-#define NODE_RESTART 4u   /* … or one has ended well that had not: they know nothing of muster */
+#define NODE_INPROCESS 2u /* a worker of it has connected to its agent */
+#define NODE_RESTART 4u   /* one that never connected has ended well: its script knows no muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
 #define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
 #define NODE_RERUN 32u    /* hello: another run, if the last one is over */
@@ -123,7 +131,7 @@ struct msg_hello {
     char name[NAME_MAX_LEN];
     uint64_t incarnation; /* random, one per agent process */
     uint32_t node;        /* the number given before; 0 if none */
-    uint32_t run;         /* … and the run it was given in */
+    uint32_t run;         /* the run in which that number was given */
     uint64_t host;        /* nodes of one host have the same */
     uint32_t min;
     uint32_t max;
@@ -137,6 +145,7 @@ struct msg_hello {
     uint64_t seq;    /* of the reports, as in msg_reports */
     uint32_t reports_n;
     struct report *reports; /* up to SLOTS_MAX */
+    uint64_t roster;        /* version of the roster that it holds; 0: of none */
 };
 
 struct msg_renew {
@@ -144,6 +153,7 @@ struct msg_renew {
     uint64_t held;
     uint64_t active;
     uint32_t flags;
+    uint64_t roster; /* as in msg_hello */
 };
 
 struct msg_reports {
@@ -195,8 +205,8 @@ enum generation_kind {
 
 #define GENERATION_HOLD 1u         /* settle, then wait: no step is computed in it */
 #define GENERATION_CHECKPOINTED 2u /* fresh: the base is checkpoint `base_step` */
-#define GENERATION_HEALS                                           \
-    4u /* … or the newest before it: those after it, in whatever \
+#define GENERATION_HEALS                                                                    \
+    4u /* fresh: the base is that one, or the newest before it: those after it, in whatever \
         * place, may be of a state that not all members had */
 
 #define MEMBER_CAUGHT_UP 1u /* was in `from`, so it holds the lineage's state */
@@ -210,6 +220,12 @@ struct member {
     uint32_t port; /* rank 0's is MASTER_PORT */
 };
 
+/* Ranks count those who train: a helper is a member without one. */
+static inline bool member_is_ranked(const struct member *m)
+{
+    return duty_of(m->role, MODE_RESTART) == DUTY_TRAINS;
+}
+
 /* Both a message and a record. To nodes that have no member in it, the key is zero. */
 struct generation {
     char job[NAME_MAX_LEN];
@@ -222,6 +238,28 @@ struct generation {
     uint8_t key[KEY_BYTES];
     uint32_t members_n;
     struct member *members; /* by rank; up to MEMBERS_MAX */
+};
+
+#define HELPERS_MAX 1024 /* of one role in a job; workers that serve do not count */
+
+/* A worker that others may look for although it is in no generation. */
+struct helper {
+    wid worker; /* that of whoever takes its place is higher */
+    uint64_t host;
+    uint8_t role;
+    uint8_t phase; /* WARMING or SERVING */
+    uint32_t
+        number; /* among those of its role; whoever takes its place has it again. Of workers: 0 */
+    char addr[ADDR_MAX_LEN];
+};
+
+/* The helpers of the job, told to the nodes that ask. Members are not in it: the generation says
+ * who they are. */
+struct msg_roster {
+    uint32_t run;
+    uint64_t version; /* higher than whatever the node has held in this run */
+    uint32_t helpers_n;
+    struct helper *helpers; /* in any order; up to MEMBERS_MAX */
 };
 
 /* From here on results of this generation may be committed, and of no other. */
@@ -268,6 +306,7 @@ struct msg_life {
     uint8_t key[KEY_BYTES];  /* of the run: the same for all its workers, and no others */
     uint64_t host;           /* as in `member` */
     char addr[ADDR_MAX_LEN]; /* "host:port" where the others are told to look for it */
+    uint8_t role;
 };
 
 struct msg_beat {
@@ -391,8 +430,8 @@ struct msg_ready {
     uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
                                    that; zero: it has not */
     uint8_t save;               /* it wants the state after this step to be saved */
-    uint32_t saved_n;           /* 0, or SAVES_N … */
-    struct attempt saved[SAVES_N]; /* … by place */
+    uint32_t saved_n;           /* 0, or SAVES_N */
+    struct attempt saved[SAVES_N]; /* by place */
 };
 
 struct msg_settle {
@@ -400,8 +439,8 @@ struct msg_settle {
     uint64_t step;                  /* last committed when it entered the term */
     uint8_t held;                   /* it holds the result of step + 1 */
     uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
-    uint8_t digest[HASH_BYTES];     /* of the state after `step`, … */
-    uint8_t check[HASH_BYTES];      /* … and of step + 1's check slice, as in READY */
+    uint8_t digest[HASH_BYTES];     /* of the state after `step` */
+    uint8_t check[HASH_BYTES];      /* of the check slice of step + 1, as in READY */
     uint8_t diverged;               /* it has stopped: somebody's differed */
     uint64_t held_in;               /* the term whose members made the result that it holds */
     uint64_t moved;                 /* it has left for this generation at a boundary, after `step`;
@@ -510,8 +549,8 @@ struct msg_depot {
     uint64_t at;
     uint64_t total;               /* put: bytes of the chunk as it is stored; commit: of the text */
     uint8_t sum[DEPOT_SUM_BYTES]; /* put: the chunk's */
-    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all … */
-    uint64_t keep_every;          /* … and those whose step is a multiple of this; 0: none */
+    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all */
+    uint64_t keep_every;          /* all whose step is a multiple of this stay, too; 0: none */
     uint32_t data_n;
     uint8_t *data;
 };
@@ -566,6 +605,7 @@ struct rec_node {
     uint64_t host;
     uint32_t slots;
     uint8_t role;
+    uint32_t place; /* of a helper: the number of its first slot among those of its role */
 };
 
 struct rec_gone {
@@ -624,11 +664,11 @@ struct rec_drain {
 struct rec_forgotten {
     char job[NAME_MAX_LEN]; /* snapshots: "", that was before */
     uint64_t name;          /* a hash of it */
-    uint32_t run;           /* the last one, and … */
-    uint64_t generation;    /* … its last generation */
+    uint32_t run;           /* its last run */
+    uint64_t generation;    /* the last generation of that run */
     uint64_t step;
-    uint8_t done;         /* it ended, and did not fail … */
-    uint64_t at_ms;       /* … then, as in `finished` */
+    uint8_t done;         /* it ended, and did not fail */
+    uint64_t at_ms;       /* when it ended, as in `finished` */
     uint32_t nodes_floor; /* as in `job` */
 };
 
