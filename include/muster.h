@@ -766,7 +766,7 @@ MU_API void mu_scan_close(mu_scan *scan); /* NULL is fine */
 /* A file of records in RecordIO. It is seen under its name when it is finished. */
 typedef struct mu_writer mu_writer;
 
-/* options: "compressor=none|snappy|gzip&chunk=BYTES" (snappy, 1 MiB); NULL. */
+/* options: "compressor=none|snappy|gzip&chunk=BYTES" (snappy, 256 KiB); NULL. */
 MU_API int mu_writer_open(const char *path, const char *options, mu_writer **writer_out);
 /* After an error every call gives that error again. MU_EINVAL: it is finished. */
 MU_API int mu_writer_put(mu_writer *writer, const void *data, size_t n);

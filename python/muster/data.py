@@ -89,7 +89,7 @@ class Reader:
             middle = (low + high) // 2
             low, high = (middle, high) if self.parts[middle].first <= number else (low, middle)
         part = self.parts[low]
-        return next(iter(self.read(part.name, number - part.first, number - part.first + 1)))
+        return next(self.range(number, number + 1))
 
     def __iter__(self) -> Iterator[Any]:
         return self.range(0, len(self))
@@ -99,7 +99,11 @@ class Reader:
         for part in self.parts:
             first, last = max(start, part.first), min(stop, part.first + part.records)
             if first < last:
-                yield from self.read(part.name, first - part.first, last - part.first)
+                given = 0
+                for given, record in enumerate(self.read(part.name, first - part.first, last - part.first), 1):
+                    yield record
+                if given != last - first:
+                    raise IndexError(f'{part.name!r}: read({first - part.first}, {last - part.first}) gave {given} records')
 
 
 class _Files(Reader):

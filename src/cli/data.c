@@ -49,6 +49,8 @@ static const struct opt table[] = {
      .help = "pack: none, snappy or gzip"},
     {OPT_STRING, .name = "chunk", .value = "BYTES", AT(chunk),
      .help = "pack: records go together in chunks of so many bytes; 256KiB"},
+    {OPT_U32, .name = "split", .value = "RECORDS", AT(split), .min = 1,
+     .help = "pack: several files of so many records, OUT-00000, OUT-00001, …"},
     {OPT_FLAG, .name = "zip", AT(zip),
      .help = "pack: a record is one of each SOURCE, side by side"},
     {OPT_FLAG, .name = "json", AT(json), .help = "ls, verify: one JSON object per line and file"},
@@ -110,6 +112,7 @@ static int check_options(const struct verb *v, const struct data_call *c)
     } rules[] = {
         {c->out != NULL, "out", "pack"},
         {c->chunk != NULL, "chunk", "pack"},
+        {c->split > 0, "split", "pack"},
         {c->zip, "zip", "pack"},
         {c->json, "json", "ls and verify"},
         {c->skip, "skip", "ls, cat and pack"},

@@ -23,6 +23,7 @@ struct data_call {
     const char *options; /* how they are read; NULL */
     const char *out;
     const char *compressor, *chunk;
+    uint32_t split; /* records of a file; 0: one file */
     struct data_range records;
     uint8_t format;
     bool skip, zip, json;

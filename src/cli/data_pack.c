@@ -115,17 +115,46 @@ static int put(const struct data_call *c, mu_writer *w, const mu_record *record)
     return rc;
 }
 
-static int copy(const struct data_call *c, struct zip *z, mu_writer *w, uint64_t total,
-                uint64_t *bytes)
+/* With --split they are OUT-00000, OUT-00001, …, in front of what the name ends in. */
+static int open_writer(const struct data_call *c, uint64_t number, mu_writer **w_out)
 {
+    const char *end = strrchr(c->out, '.');
+    char options[128], *path = NULL;
+    int rc;
+
+    end = end == NULL || strchr(end, '/') != NULL || end == c->out ? c->out + strlen(c->out) : end;
+    snprintf(options, sizeof(options), "compressor=%.40s%s%.40s", c->compressor,
+             c->chunk != NULL ? "&chunk=" : "", c->chunk != NULL ? c->chunk : "");
+    if (c->split == 0) {
+        return mu_writer_open(c->out, options, w_out);
+    }
+    if (asprintf(&path, "%.*s-%05" PRIu64 "%s", (int)(end - c->out), c->out, number, end) < 0) {
+        return error_say(MU_ENOMEM, "no memory for a name");
+    }
+    rc = mu_writer_open(path, options, w_out);
+    free(path);
+    return rc;
+}
+
+static int copy(const struct data_call *c, struct zip *z, uint64_t total, uint64_t *bytes)
+{
+    const uint64_t split = c->split > 0 ? c->split : UINT64_MAX;
+    mu_writer *w = NULL;
     struct data_bar bar;
     mu_record record;
     uint64_t done = 0;
-    int rc = MU_OK;
+    int rc = open_writer(c, 0, &w);
 
     data_bar_begin(&bar, c->out, total);
     while (rc == MU_OK) {
         rc = next(c, z, &record);
+        if (rc == MU_OK && done > 0 &&
+            done % split == 0) { /* Only now: no file is empty for nothing. */
+            rc = mu_writer_finish(w);
+            mu_writer_close(w);
+            w = NULL;
+            rc = rc == MU_OK ? open_writer(c, done / split, &w) : rc;
+        }
         rc = rc == MU_OK ? put(c, w, &record) : rc;
         if (rc == MU_OK) {
             *bytes += record.n;
@@ -133,23 +162,20 @@ static int copy(const struct data_call *c, struct zip *z, mu_writer *w, uint64_t
         }
     }
     data_bar_end(&bar);
-    return rc == MU_EDONE ? mu_writer_finish(w) : rc;
+    rc = rc == MU_EDONE ? mu_writer_finish(w) : rc;
+    mu_writer_close(w);
+    return rc;
 }
 
 int data_cmd_pack(const struct data_call *c)
 {
     struct zip z = {.n = 0};
     uint64_t first = 0, end = 0, bytes = 0;
-    mu_writer *w = NULL;
-    char options[128];
-    int rc, status = open_zip(c, &z, &first, &end);
+    int status = open_zip(c, &z, &first, &end);
 
     if (status == EXIT_SUCCESS) {
-        snprintf(options, sizeof(options), "compressor=%.40s%s%.40s", c->compressor,
-                 c->chunk != NULL ? "&chunk=" : "", c->chunk != NULL ? c->chunk : "");
-        rc = mu_writer_open(c->out, options, &w);
-        rc = rc == MU_OK ? copy(c, &z, w, end - first, &bytes) : rc;
-        mu_writer_close(w);
+        int rc = copy(c, &z, end - first, &bytes);
+
         status = rc == MU_OK ? EXIT_SUCCESS : data_cmd_failed(rc);
     }
     if (status == EXIT_SUCCESS) {

@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import pty
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -90,6 +91,21 @@ def test_all_kinds_of_sources_are_packed(folder):
     assert [json.loads(line) for line in well('cat', 'f', cwd=folder).splitlines()] == [{'a': 1, 'b': 'x\ny'}, {'a': 2.5, 'b': ''}]
     well('pack', os.path.join(GOLDEN, 'tfrecord-1.14.6.zlib'), os.path.join(GOLDEN, 'recordio-0.1.7.recordio'), '-o', 'f', cwd=folder)
     assert well('verify', 'f', cwd=folder) == b'f is intact: 9 records\n'
+
+
+@in_folder
+def test_a_table_is_split_into_files_of_so_many_rows(folder):
+    base = sqlite3.connect(os.path.join(folder, 't.db'))
+    with base:
+        base.execute('CREATE TABLE "größe" (id INTEGER, "naïve" TEXT, x)')
+        base.executemany('INSERT INTO "größe" VALUES (?, ?, ?)', [(i, f'é{i}', None) for i in range(25)])
+    base.close()
+    well('pack', 'sqlite:t.db?table=größe&columns=naïve,id', '--format', 'json', '--split', '10', '-o', 'out.recordio', cwd=folder)
+    files = [f'out-0000{i}.recordio' for i in range(3)]
+    assert sorted(os.listdir(folder)) == [*files, 't.db'], os.listdir(folder)
+    assert [json.loads(line)['records'] for line in well('ls', '--json', *files, cwd=folder).splitlines()] == [10, 10, 5]
+    assert [json.loads(line) for line in well('cat', 'out-*', cwd=folder).splitlines()] == [
+        {'naïve': f'é{i}', 'id': i} for i in range(25)]
 
 
 def test_a_folder_is_listed_and_verified():

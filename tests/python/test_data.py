@@ -106,6 +106,15 @@ def test_a_reader_of_ones_own_is_a_reader(alone):
         mine = Mine()
         assert len(mine) == 5 and list(mine) == ['a0', 'a1', 'a2', 'b0', 'b1']
         assert [mine[i] for i in range(5)] == list(mine) and mine[1:4] == ['a1', 'a2', 'b0']
+        mine.read = lambda shard, start, stop: ()
+        for look in (lambda: mine[1], lambda: list(mine)):
+            try:
+                look()
+            except IndexError as error:
+                assert 'gave 0 records' in str(error), error
+            else:
+                raise AssertionError
+        del mine.read
         assert list(mine.range(2, 9)) == ['a2', 'b0', 'b1'] and mine.columns() == []
     ''')
 
