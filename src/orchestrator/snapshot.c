@@ -79,8 +79,9 @@ void snapshot_if_due(struct orchestrator *o)
         return;
     }
     cluster_dump(o->cluster, &d.base);
-    rc = d.failed ? MU_ENOMEM
-                  : store_snapshot(rs->store, store_seq(rs->store), d.list, d.n, COOKIE_SNAPSHOT);
+    rc = d.failed
+             ? MU_ENOMEM
+             : store_snapshot(rs->store, store_seq(rs->store), d.list, d.n, true, COOKIE_SNAPSHOT);
     dump_free(&d);
     rs->snapshotting = true;
     if (rc != MU_OK) {

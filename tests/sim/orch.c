@@ -276,7 +276,7 @@ static void snapshot(struct world *w)
         return;
     }
     cluster_dump(o->cluster, &d.base);
-    mu_assert(store_snapshot(o->store, store_seq(o->store), d.list, d.n, 1) == MU_OK);
+    mu_assert(store_snapshot(o->store, store_seq(o->store), d.list, d.n, true, 1) == MU_OK);
     store_memory_sync(o->store, SIZE_MAX);
     store_poll(o->store, on_snapshot, NULL);
     for (size_t i = 0; i < d.n; i++) {
