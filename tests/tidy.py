@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # A folder includes only itself and those before it.
-LAYERS = ['base', 'core', 'wire', 'store', 'ckpt', 'depot', 'net', 'http', 'proc', 'comm', 'data', 'ps', 'run',
+LAYERS = ['base', 'core', 'wire', 'store', 'journal', 'ckpt', 'depot', 'net', 'http', 'proc', 'comm', 'data', 'ps', 'run',
           'train', 'orchestrator', 'agent', 'cli']
 
 PURE = ['core', 'wire']

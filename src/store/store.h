@@ -34,7 +34,7 @@
 
 #include "base/base.h"
 
-#define STORE_RECORD_MAX ((size_t)16 << 20)
+#define STORE_RECORD_MAX ((size_t)1 << 20)
 #define STORE_PIECE_MAX ((size_t)64 << 20) /* all records of one piece of a snapshot together */
 #define STORE_QUEUE_MAX ((size_t)64 << 20) /* appends not yet delivered by store_poll() */
 #define STORE_ERROR_MAX 1536
