@@ -4,13 +4,12 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define GROWN_RECORDS 4096
 #define GROWN_BYTES (8u << 20)
-#define PIECE_BYTES (256u << 10)
+#define PIECE_BYTES (128u << 10)
 #define AGAIN_MS 60000
-#define CATCH_UP_N 4096 /* in one turn */
+#define CATCH_UP_N 512 /* in one turn: leases are renewed between two */
 
 /* ---- the shadows ---- */
 
@@ -70,30 +69,36 @@ struct piece {
     bool failed;
 };
 
-static bool add_row(struct piece *p, const uint8_t *bytes, size_t n, uint32_t i)
+/* The bytes are given. False: out of memory. */
+static bool add_row(struct piece *p, uint8_t *bytes, size_t n)
 {
-    uint8_t *room = malloc(STORE_RECORD_MAX < n ? STORE_RECORD_MAX : MAX(n, (size_t)1));
-    struct store_bytes row;
-
     if (p->n == p->cap) {
         size_t cap = p->cap * 2 + 64;
         struct store_bytes *more = realloc(p->rows, cap * sizeof(*more));
 
-        p->rows = more != NULL ? more : p->rows;
-        p->cap = more != NULL ? cap : p->cap;
+        if (more == NULL) {
+            free(bytes);
+            return false;
+        }
+        p->rows = more;
+        p->cap = cap;
     }
-    if (room == NULL || p->n == p->cap) {
-        free(room);
-        return false;
-    }
-    row = part_at(bytes, n, i, room);
-    if (row.data != room) { /* It is whole. */
-        memcpy(room, bytes, n);
-        row.data = room;
-    }
-    p->rows[p->n++] = row;
-    p->bytes += row.n;
+    p->rows[p->n++] = (struct store_bytes){bytes, n};
+    p->bytes += n;
     return true;
+}
+
+static bool add_parts(struct piece *p, uint8_t *bytes, size_t n)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < parts_n(n); i++) {
+        uint8_t *room = malloc(STORE_RECORD_MAX);
+
+        ok = room != NULL && add_row(p, room, part_at(bytes, n, i, room).n);
+    }
+    free(bytes);
+    return ok;
 }
 
 static void put(struct sink *to, const struct record *r)
@@ -103,14 +108,12 @@ static void put(struct sink *to, const struct record *r)
     size_t n = codec->size(r);
     uint8_t *bytes = p->failed ? NULL : malloc(n);
 
-    p->failed |= bytes == NULL;
-    if (!p->failed) {
-        codec->encode(r, bytes, n);
+    if (bytes == NULL) {
+        p->failed = true;
+        return;
     }
-    for (uint32_t i = 0; !p->failed && i < parts_n(n); i++) {
-        p->failed = !add_row(p, bytes, n, i);
-    }
-    free(bytes);
+    codec->encode(r, bytes, n);
+    p->failed = parts_n(n) == 1 ? !add_row(p, bytes, n) : !add_parts(p, bytes, n);
 }
 
 /* The rest of the dump, up to the size of a piece. True: that was all. */

@@ -160,7 +160,7 @@ static void announce(const struct orchestrator *o, const struct orchestrator_con
               "muster %s listens on %s; data: %s; %u jobs and %u nodes restored (record %" PRIu64
               "); %zu MiB of memory%s%s",
               mu_version(), where, o->data_dir, counts[0], counts[1], journal_look(o->journal).seq,
-              (cluster_memory(o->cluster) + config_table_memory(o->configs)) >> 19,
+              2 * (cluster_memory(o->cluster) + config_table_memory(o->configs)) >> 20,
               access(token, F_OK) == 0 ? "; token: " : "", access(token, F_OK) == 0 ? token : "");
 }
 
