@@ -10,8 +10,8 @@
 #define OUT_MAX (8u << 20)
 #define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 5 /* refusals, about a second: who just died has left its name by then */
-#define SAY_AFTER 3    /* refusals for now: what passes at once is not worth a line, … */
-#define SAY_EVERY 80   /* … what does not is worth one a minute */
+#define SAY_AFTER 3    /* refusals for now: what passes before that is not worth a line */
+#define SAY_EVERY 80   /* refusals for now from one line to the next: about a minute */
 
 static bool has_chosen_name(const struct node *n)
 {

@@ -122,7 +122,7 @@ struct node_queued {
 struct node {
     const struct node_config *config;
     char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
-    int memory_fd;                      /* … held */
+    int memory_fd;                      /* keeps the folder from those who clean up */
     uv_loop_t loop;
     uv_timer_t timer;     /* for the first of: */
     struct timers timers; /* all that this node waits for */
@@ -158,8 +158,8 @@ struct node {
     struct timer drain; /* when a drain ends for those who are still there */
     bool over;
     int code;         /* what `muster run` exits with */
-    int status;       /* not MU_OK: nothing was started, and … */
-    char *error;      /* … why */
+    int status;       /* not MU_OK: nothing was started */
+    char *error;      /* why nothing was started */
     int forced_code;  /* 128 + signal; 0: not forced */
     uint32_t lives_n; /* processes started, for the last line */
 };

@@ -70,7 +70,7 @@ int ask_answer(struct ask *a, json_t **json_out);
 
 /* Says why an answer whose status is not MU_OK refuses. */
 int ask_refused(struct ask *a, const struct msg_answer *m);
-/* … with these words; "": those of the status. */
+/* The same for this status and text; "": the text of the status. */
 int ask_refused_with(struct ask *a, int status, const char *text);
 
 /* The exit status for a connection that failed with this status. */

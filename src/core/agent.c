@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_AGAIN_MS 100      /* after a refusal, … */
-#define HELLO_AGAIN_MAX_MS 1000 /* … twice as long after each further one up to this */
+#define HELLO_AGAIN_MS 100      /* pause after a refusal */
+#define HELLO_AGAIN_MAX_MS 1000 /* the pause doubles with each further one, up to this */
 #define EXISTS_LEASES 3         /* in this time, whoever has our name and is gone has left it */
 #define REPORTS_AGAIN_MS 200
 #define EXIT_TIMEOUT_MS 300000

@@ -70,8 +70,8 @@ struct agent {
     uint64_t now_ms;
     uint8_t mode; /* the job's, as the orchestrator last said */
     bool connected, welcomed, draining;
-    bool attached;      /* a worker has connected to us … */
-    bool unattached;    /* … or one has ended well that had not */
+    bool attached;      /* a worker has connected to its agent */
+    bool unattached;    /* a worker has ended well that never connected */
     uint64_t drain_ms;  /* since when we are draining */
     uint64_t ending_ms; /* since when the job is ending; 0: it is not */
     uint32_t last_code; /* of the last script that failed */
@@ -152,8 +152,8 @@ enum agent_event_kind {
     AGENT_ON_ADDR,     /* u.report: addr and port of `slot` for the next generation; the first time
                         * before AGENT_ON_CONNECTED, then after each start and when wanted */
     AGENT_ON_LOADED,   /* the process of `slot` has loaded libmuster, and will join */
-    AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
-    AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
+    AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent */
+    AGENT_ON_DETACHED, /* that connection is gone; the process may live */
     AGENT_ON_BEAT,     /* `slot` lives */
     AGENT_ON_REPORT,   /* u.report: phase, entered, step, checkpoint, addr, apart … */
     AGENT_ON_FORGET,   /* the worker has dropped its state and wants another life */

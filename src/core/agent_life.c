@@ -10,8 +10,8 @@
 
 #define SILENT_MS 60000     /* auto: what a script has to say that it is one of ours */
 #define DRAIN_WAIT_MS 3000  /* for a generation without us, before scripts are stopped anyway */
-#define QUICK_MS 1000       /* a life shorter than this … */
-#define BACKOFF_MS 100      /* … is followed by a pause, from the second time on, */
+#define QUICK_MS 1000       /* a life shorter than this is a quick end */
+#define BACKOFF_MS 100      /* pause after a quick end, from the second in a row on, */
 #define BACKOFF_MAX_MS 6400 /* longer each time */
 #define STOPPED_CODE 143    /* of a script that was asked to end, whatever it made of it */
 

@@ -39,7 +39,7 @@ struct cluster_config {
     uint32_t
         linger_ms;  /* who comes so soon after the end of a run, and has not seen that, is told */
     uint64_t store; /* this store's id; agents of another are refused */
-    bool adopt;     /* … unless this is set: they come in as newcomers */
+    bool adopt;     /* agents of another store come in as newcomers */
     struct config_limits settings; /* of each job: for config_table_init() */
 };
 
@@ -222,7 +222,7 @@ struct job_look {
     bool scheduled;  /* want_size is that of their schedule, now */
     bool heals;      /* it has given up its last generation, and goes back to a checkpoint */
     bool failed;     /* it ended so */
-    const char *why; /* … and for this; "" if there is nothing to say */
+    const char *why; /* why it ended; "" if there is nothing to say */
 };
 
 /* One slot of a node. */

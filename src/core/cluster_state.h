@@ -27,7 +27,7 @@ struct worker {
     uint32_t active_inc;  /* the one in the active generation */
     uint32_t current_inc; /* the one in the published generation */
     uint32_t spent;       /* of its restart budget */
-    uint32_t charged;     /* … and what is on its way to the journal */
+    uint32_t charged;     /* spending that is on its way to the journal */
     uint32_t charged_inc;
     uint32_t spent_inc; /* the incarnation that was charged last */
     uint32_t exited;    /* 1 + the exit code of its last life that has ended; 0: none that we saw */
@@ -42,19 +42,19 @@ struct worker {
     uint64_t fault_step;
     wid odd;
     uint64_t agreed;
-    char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
+    char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation */
     uint32_t port;
     bool unkept;                   /* as its report has it */
     bool port_used;                /* by the published generation: another is on its way */
-    char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
+    char named_addr[ADDR_MAX_LEN]; /* its address in the published generation */
     uint32_t named_port;
     uint64_t apart_in; /* as its report has it */
     uint32_t apart_n;
     struct distance apart[APART_MAX];
     /* In the judgement of suspicions with this number; one with another says nothing. */
     uint64_t judged;
-    uint32_t named_n; /* so many others are apart from it … */
-    uint32_t idle_ms; /* … and have waited so long for it */
+    uint32_t named_n; /* so many others are apart from it */
+    uint32_t idle_ms; /* so long those others have waited for it */
     bool complains;   /* it is apart from others by its own word */
     bool dropped;     /* it is to go */
 };
@@ -88,14 +88,14 @@ struct node {
     uint8_t state;
     bool lapsed;
     bool draining;
-    bool drained; /* … by a record, not by its own wish */
+    bool drained; /* draining by a record, not by its own wish */
     bool heals;   /* it was started with --heal */
     bool saw_end; /* it has left, knowing that the run is over or ending */
     bool silent;  /* auto: its scripts may be restarted for a planned change */
     bool listed;
     bool senior;
-    bool timed;       /* its lease is in the heap … */
-    bool timed_close; /* … and the end of its time to reconnect */
+    bool timed;       /* its lease is in the heap */
+    bool timed_close; /* the end of its time to reconnect is in the heap */
     bool going;       /* a record that ends it is on its way */
     uint64_t lease_end_ms;
     uint64_t closed_ms; /* NEVER while connected, or never seen connected */
@@ -108,7 +108,7 @@ struct node {
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
     bool available; /* all its slots can be in a fresh generation */
-    bool joinable;  /* … and can join the published one */
+    bool joinable;  /* all its slots can join the published generation */
     struct tally tally;
 };
 
@@ -183,9 +183,9 @@ struct job {
     uint32_t saves;       /* how often people have asked for one, since the orchestrator started */
     uint64_t retry_ms;    /* no record before this, after a failed write */
     uint64_t published_ms;
-    uint32_t futile_n;    /* generations in a row that failed soon after they started … */
-    uint32_t futile_node; /* … because of this node … */
-    bool futile_mixed;    /* … or of several */
+    uint32_t futile_n;    /* generations in a row that failed soon after they started */
+    uint32_t futile_node; /* the node because of which they failed */
+    bool futile_mixed;    /* several nodes were to blame */
     struct blame blame;
     uint64_t mend_ms; /* scripts that ended just now may be ready again until then */
     bool deciding;    /* its mode is on its way to the journal */
@@ -259,7 +259,7 @@ uint32_t job_index(const struct cluster *c, const struct job *j);
 uint64_t job_hash(const char *name);
 bool nodes_full(const struct cluster *c);
 struct node *node_by_name(struct cluster *c, uint32_t job, const char *name);
-/* … leaving out one whose record is not durable yet. */
+/* The same, but not one whose record is not durable yet. */
 struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *name);
 /* The one whose record is on its way, or NULL. */
 struct node *node_joining(struct cluster *c, const char *job, const char *name,
@@ -340,7 +340,7 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
 bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *fx);
 /* A generation has been given up, and none is active since: whatever is formed starts anew. */
 bool job_heals(const struct job *j);
-bool job_must_heal(const struct job *j); /* … and nothing has been formed yet */
+bool job_must_heal(const struct job *j); /* it heals, and nothing has been formed yet */
 void note_healed(struct cluster *c, struct job *j, struct effects *fx);
 
 /* cluster_suspect.c */

@@ -94,14 +94,14 @@ struct report {
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
     uint64_t reached;    /* newest generation to all of whose members it has a link now; 0 */
     char addr[ADDR_MAX_LEN];
-    uint32_t port;   /* free on its host for the next generation, as MASTER_PORT; 0 if none */
-    uint8_t hung;    /* EXITED: its agent ended it, for it did not notice that it was left out */
-    uint8_t fault;   /* enum fault: it commits nothing more … */
-    wid odd;         /* … and this one is the first of those who are not like most; 0: there is no
-                      * most, or it is not known */
-    uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
-    uint64_t apart_in; /* the generation whose members these are … */
-    uint32_t apart_n; /* … until one without the broken pairs is there, or they are whole again */
+    uint32_t port;     /* free on its host for the next generation, as MASTER_PORT; 0 if none */
+    uint8_t hung;      /* EXITED: its agent ended it, for it did not notice that it was left out */
+    uint8_t fault;     /* enum fault: it commits nothing more */
+    wid odd;           /* with a fault: the first of those who are not like most; 0: there is no
+                        * most, or it is not known */
+    uint64_t agreed;   /* newest step after which its generation's states were the same; 0: none */
+    uint64_t apart_in; /* the generation whose members `apart` are */
+    uint32_t apart_n;  /* said until a generation has no broken pair of these */
     struct apart apart[APART_MAX];
     uint8_t unkept; /* it was to keep its newest state in memory, and could not */
 };
@@ -110,8 +110,8 @@ struct report {
 
 /* Flags of hello, renewal and (the first) acknowledgement. */
 #define NODE_DRAINING 1u  /* this node is to leave */
-#define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
-#define NODE_RESTART 4u   /* … or one has ended well that had not: they know nothing of muster */
+#define NODE_INPROCESS 2u /* a worker of it has connected to its agent */
+#define NODE_RESTART 4u   /* one that never connected has ended well: its script knows no muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
 #define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
 #define NODE_RERUN 32u    /* hello: another run, if the last one is over */
@@ -123,7 +123,7 @@ struct msg_hello {
     char name[NAME_MAX_LEN];
     uint64_t incarnation; /* random, one per agent process */
     uint32_t node;        /* the number given before; 0 if none */
-    uint32_t run;         /* … and the run it was given in */
+    uint32_t run;         /* the run in which that number was given */
     uint64_t host;        /* nodes of one host have the same */
     uint32_t min;
     uint32_t max;
@@ -195,8 +195,8 @@ enum generation_kind {
 
 #define GENERATION_HOLD 1u         /* settle, then wait: no step is computed in it */
 #define GENERATION_CHECKPOINTED 2u /* fresh: the base is checkpoint `base_step` */
-#define GENERATION_HEALS                                           \
-    4u /* … or the newest before it: those after it, in whatever \
+#define GENERATION_HEALS                                                                    \
+    4u /* fresh: the base is that one, or the newest before it: those after it, in whatever \
         * place, may be of a state that not all members had */
 
 #define MEMBER_CAUGHT_UP 1u /* was in `from`, so it holds the lineage's state */
@@ -391,8 +391,8 @@ struct msg_ready {
     uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
                                    that; zero: it has not */
     uint8_t save;               /* it wants the state after this step to be saved */
-    uint32_t saved_n;           /* 0, or SAVES_N … */
-    struct attempt saved[SAVES_N]; /* … by place */
+    uint32_t saved_n;           /* 0, or SAVES_N */
+    struct attempt saved[SAVES_N]; /* by place */
 };
 
 struct msg_settle {
@@ -400,8 +400,8 @@ struct msg_settle {
     uint64_t step;                  /* last committed when it entered the term */
     uint8_t held;                   /* it holds the result of step + 1 */
     uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
-    uint8_t digest[HASH_BYTES];     /* of the state after `step`, … */
-    uint8_t check[HASH_BYTES];      /* … and of step + 1's check slice, as in READY */
+    uint8_t digest[HASH_BYTES];     /* of the state after `step` */
+    uint8_t check[HASH_BYTES];      /* of the check slice of step + 1, as in READY */
     uint8_t diverged;               /* it has stopped: somebody's differed */
     uint64_t held_in;               /* the term whose members made the result that it holds */
     uint64_t moved;                 /* it has left for this generation at a boundary, after `step`;
@@ -510,8 +510,8 @@ struct msg_depot {
     uint64_t at;
     uint64_t total;               /* put: bytes of the chunk as it is stored; commit: of the text */
     uint8_t sum[DEPOT_SUM_BYTES]; /* put: the chunk's */
-    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all … */
-    uint64_t keep_every;          /* … and those whose step is a multiple of this; 0: none */
+    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all */
+    uint64_t keep_every;          /* all whose step is a multiple of this stay, too; 0: none */
     uint32_t data_n;
     uint8_t *data;
 };
@@ -624,11 +624,11 @@ struct rec_drain {
 struct rec_forgotten {
     char job[NAME_MAX_LEN]; /* snapshots: "", that was before */
     uint64_t name;          /* a hash of it */
-    uint32_t run;           /* the last one, and … */
-    uint64_t generation;    /* … its last generation */
+    uint32_t run;           /* its last run */
+    uint64_t generation;    /* the last generation of that run */
     uint64_t step;
-    uint8_t done;         /* it ended, and did not fail … */
-    uint64_t at_ms;       /* … then, as in `finished` */
+    uint8_t done;         /* it ended, and did not fail */
+    uint64_t at_ms;       /* when it ended, as in `finished` */
     uint32_t nodes_floor; /* as in `job` */
 };
 

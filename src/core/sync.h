@@ -27,8 +27,8 @@ struct sync;
 struct sync_config {
     uint32_t jobs_max;
     uint32_t rounds_max; /* open and remembered ones */
-    uint32_t values_max; /* … and the values in them */
-    uint32_t bytes_max;  /* … and their bytes; lists of members count too */
+    uint32_t values_max; /* values in all rounds */
+    uint32_t bytes_max;  /* bytes of those values; lists of members count too */
     uint32_t keep_ms;    /* complete rounds are remembered this long, if there is room */
 };
 

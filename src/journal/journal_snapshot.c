@@ -1,5 +1,6 @@
 /* The shadows, and their dump at the fence. See journal.h. */
 #include "base/log.h"
+#include "core/mutation.h"
 #include "journal/journal_state.h"
 
 #include <inttypes.h>
@@ -33,7 +34,7 @@ bool snapshot_take(struct journal *j, struct entry *e, const struct record *r)
     if (!j->has_shadows || s->broken) {
         return false;
     }
-    if (!s->on && STAILQ_EMPTY(&s->behind)) {
+    if (RULE(FENCE_HOLDS, !s->on && STAILQ_EMPTY(&s->behind))) {
         follow(j, r);
         return false;
     }

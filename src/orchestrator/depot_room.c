@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#define FREE_MIN ((uint64_t)1 << 30) /* stays free, for the journal, … */
-#define FREE_SHARE 20                /* … or this part of the disk, if that is more */
+#define FREE_MIN ((uint64_t)1 << 30) /* stays free, for the journal */
+#define FREE_SHARE 20                /* this part of the disk stays free, if that is more */
 
 const char *room_text(uint64_t bytes, char text[24])
 {

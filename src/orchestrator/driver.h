@@ -23,8 +23,8 @@
 #define ADMIN_PENDING_MAX 4096
 #define SETTING_ASKS_MAX 1024
 #define SETTING_BYTES_MAX (16u << 20) /* of the values that wait */
-#define SETTING_WATCHES_MAX 16384     /* of all; … */
-#define SESSION_WATCHES_MAX 256       /* … of one connection: some for each worker of a node */
+#define SETTING_WATCHES_MAX 16384     /* watches of all connections */
+#define SESSION_WATCHES_MAX 256 /* watches of one connection: some for each worker of a node */
 #define NOBODY 0
 
 /* ---- connections: numbers for the cluster, names for the log ---- */
@@ -123,7 +123,7 @@ struct settings {
     struct setting_ask *first, **last; /* of all jobs, in their order */
     uint32_t asks_n;
     uint64_t bytes;
-    bool taking, again;                  /* … and meanwhile somebody has asked */
+    bool taking, again;                  /* `again`: somebody has asked meanwhile */
     struct setting_watch waiting, ready; /* heads of rings */
     uint32_t watches_n;
     uint64_t due_ms; /* none is due before */
@@ -141,8 +141,8 @@ struct training {
     uint32_t n; /* 0: none yet, in this run */
     struct metric items[METRICS_MAX];
     bool over;        /* training has started over since: any step may come */
-    bool due;         /* an event is to tell of them … */
-    uint64_t next_ms; /* … not before this */
+    bool due;         /* an event is to tell of them */
+    uint64_t next_ms; /* when that event may be sent */
 };
 
 /* ---- what has happened so far, for /metrics ---- */

@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <sys/queue.h>
 
-#define WEB_WAIT_S 30 /* a long poll, unless it says otherwise; … */
+#define WEB_WAIT_S 30 /* a long poll, unless it says otherwise */
 #define WEB_WAIT_MAX_S 300
 #define WEB_CACHED_N 4
 #define WEB_SWEEP_MS 2000 /* how often those who have gone are looked for */

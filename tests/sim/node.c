@@ -99,9 +99,10 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         node->trainers[e->slot].wants_addr = true;
         break;
     case AGENT_STOP:
-        check_stop(w, fx->m, e->slot);
-        /* fall through */
     case AGENT_KILL:
+        if (e->kind == AGENT_STOP) {
+            check_stop(w, fx->m, e->slot);
+        }
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);
         break;
     case AGENT_TELL_GENERATION:
