@@ -73,6 +73,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_TELL_ACTIVE:
         local_say(n->local, e->slot, WIRE_ACTIVE, e->u.active, 0, 0);
         break;
+    case AGENT_TELL_ROSTER:
+        local_say(n->local, e->slot, WIRE_ROSTER, e->u.roster, 0, 0);
+        break;
     case AGENT_TELL_LEASE:
         local_say(n->local, e->slot, WIRE_LEASE, e->u.lease, 0, 0);
         break;
@@ -217,6 +220,7 @@ static int init_agent(struct node *n, char *error)
         .exit_timeout_ms = config->exit_timeout_ms,
         .silent_ms = config->silent_ms,
         .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
+        .keeps_hung = config->hung == HUNG_KEEP,
         .hello = {.host = net_host_id(),
                   .min = config->min,
                   .max = config->max,
@@ -243,6 +247,7 @@ static int init_agent(struct node *n, char *error)
     snprintf(ac.hello.name, sizeof(ac.hello.name), "%s", name);
     n->life.slots = config->slots;
     n->life.host = ac.hello.host;
+    n->life.role = config->role;
     strcpy(n->life.job, ac.hello.job);
     strcpy(n->life.node, ac.hello.name);
     rc = agent_init(&n->agent, &ac);

@@ -173,6 +173,11 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
         e.u.active = &msg->active;
         node_event(n, &e);
         break;
+    case WIRE_ROSTER:
+        e.kind = AGENT_ON_ROSTER;
+        e.u.roster = &msg->roster;
+        node_event(n, &e);
+        break;
     case WIRE_SYNCED:
         node_sync_answer(n, &msg->synced);
         break;

@@ -381,19 +381,32 @@ static bool should_know(const struct agent *a, uint32_t slot)
            !in_held(a, slot);
 }
 
+/* What a member that is lost was to do others do meanwhile; but nobody takes the place of a helper
+ * as long as it is there. */
+static bool helper_hangs(const struct agent *a, const struct slot *s)
+{
+    bool helps =
+        s->report.phase == PHASE_SERVING || duty_of(a->config.hello.role, a->mode) == DUTY_HELPS;
+
+    return helps && !slot_by_generation(a, s) && s->state == SLOT_RUNNING && s->lost &&
+           !MUTATED(LOST_HELPER_ENDS);
+}
+
 static uint64_t hung_due_ms(const struct agent *a, const struct slot *s)
 {
-    if (s->out_ms == 0 || a->config.hung_ms == 0) {
+    bool helper = helper_hangs(a, s);
+
+    if (s->out_ms == 0 || (helper ? a->config.keeps_hung : a->config.hung_ms == 0)) {
         return UINT64_MAX;
     }
-    return s->out_ms + MAX(a->config.hung_ms, a->lease_len_ms);
+    return s->out_ms + (helper ? a->lease_len_ms : MAX(a->config.hung_ms, a->lease_len_ms));
 }
 
 static void look_for_hung(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
 
-    if (!should_know(a, slot)) {
+    if (!should_know(a, slot) && !helper_hangs(a, s)) {
         s->out_ms = 0;
     } else if (s->out_ms == 0) {
         s->out_ms = a->now_ms;

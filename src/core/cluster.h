@@ -91,6 +91,7 @@ enum effect_kind {
     EFFECT_ACK,
     EFFECT_GENERATION,
     EFFECT_ACTIVE,
+    EFFECT_ROSTER,
     EFFECT_ENDED,
     EFFECT_NOTE
 };
@@ -107,6 +108,7 @@ struct effect {
         const struct msg_ack *ack;
         const struct generation *generation;
         const struct msg_active *active;
+        const struct msg_roster *roster;
         const struct msg_ended *ended;
         const struct note *note;
     } u;
@@ -248,10 +250,12 @@ struct node_look {
     uint32_t conn; /* 0: none */
     uint64_t host;
     uint8_t role;
-    bool gone;     /* for good; a generation still names it */
-    bool lapsed;   /* out of touch */
-    bool draining; /* it is to leave */
-    bool member;   /* a slot of it is in the published generation */
+    bool helps;     /* in no generation, … */
+    uint32_t place; /* then: the number of its first slot among those of its role */
+    bool gone;      /* for good; a generation still names it */
+    bool lapsed;    /* out of touch */
+    bool draining;  /* it is to leave */
+    bool member;    /* a slot of it is in the published generation */
     uint64_t held;
     uint32_t slots;
     const struct slot_look *slot; /* `slots` of them */

@@ -128,6 +128,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->faulted = false;
         j->kind = GENERATION_FRESH;
         j->finished = j->ended = j->failed = j->finishing = j->done = j->saving = false;
+        j->led = false;
         j->failing = false;
         j->why[0] = '\0';
         j->futile_n = 0;
@@ -135,6 +136,9 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->stepped = false;
         j->wish = (struct wish){0}; /* What was wanted of the last run is not wanted of this: */
         nodes_unlist(c, j);         /* those settings go with this record. */
+    }
+    if (decided) {
+        job_refresh(c, j); /* Whoever helps does so in another way now. */
     }
     job_touch(c, j);
     if (decided && fx != NULL) {
@@ -185,6 +189,8 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     n->incarnation = r->incarnation;
     n->host = r->host;
     n->role = r->role;
+    n->place = r->place;
+    n->unheard = fx == NULL && !MUTATED(ROSTER_AWAITS_ALL);
     n->state = NODE_UP;
     node_number(c, n, r->node);
     numbers_given(c, r->node + 1);
@@ -193,9 +199,10 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     }
     wish_of_node(c, n);
     list_push(c, &j->others, n);
+    node_refresh(c, n);
     j->nodes_n++;
     j->deserted = false;
-    if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
+    if (n->duty == DUTY_TRAINS || j->mode != MODE_INPROCESS) {
         j->newcomer_ms = c->now_ms;
     }
     n->lease_end_ms = c->now_ms + c->config.lease_ms;

@@ -32,6 +32,8 @@ struct worker {
     uint32_t spent_inc; /* the incarnation that was charged last */
     uint32_t exited;    /* 1 + the exit code of its last life that has ended; 0: none that we saw */
     bool caught_up;     /* in the published generation, as one that holds the state */
+    bool serves;        /* by its own word, or that of its last life */
+    bool asks;          /* it wants the roster */
     uint8_t phase;
     uint64_t entered;
     uint64_t reached;
@@ -73,6 +75,9 @@ struct tally {
     uint32_t finished_n;  /* of the active one, finished */
     uint32_t survivors_n; /* of the active one, living */
     uint32_t dead_n;      /* of the active one, proved dead */
+    uint32_t trainers_n;  /* they may train, now or later */
+    uint32_t led_n;       /* chiefs that have done their work */
+    uint32_t unheard_n;   /* how they are has yet to be said since the orchestrator started */
 };
 
 struct node {
@@ -85,6 +90,8 @@ struct node {
     uint32_t workers;
     uint32_t slots;
     uint8_t role;
+    uint8_t duty;   /* enum duty */
+    uint32_t place; /* of a helper: the number of its first slot among those of its role */
     uint8_t state;
     bool lapsed;
     bool draining;
@@ -104,7 +111,12 @@ struct node {
     uint64_t reports_seq;
     uint64_t sent, sent_ms; /* the generation that was sent by this connection last, and when */
     uint64_t seen;          /* in the record of this generation, while that is checked */
-    uint32_t prev, next;    /* seniors or others */
+    bool asks;              /* one of its workers wants the roster */
+    bool unheard;           /* it is known from the journal, and has said nothing since */
+    uint64_t roster;        /* the version that it holds */
+    uint64_t roster_sent, roster_sent_ms; /* the version that it was sent last, and when */
+    uint64_t shown;                       /* what the roster says of it, as a hash; 0: nothing */
+    uint32_t prev, next;                  /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
     bool available; /* all its slots can be in a fresh generation */
@@ -139,6 +151,13 @@ struct heal {
     uint64_t at;         /* the last step that was committed when it was found out */
     uint32_t count;      /* of heals since the job last got past the step where one began */
     wid odd;
+};
+
+/* Volatile: an orchestrator that starts begins anew, above what the nodes say that they hold. */
+struct roster {
+    uint64_t version; /* of what was told last */
+    uint64_t due_ms;  /* not again before this */
+    bool dirty;       /* it has changed since */
 };
 
 struct job {
@@ -194,6 +213,7 @@ struct job {
     bool finishing;   /* its end is on its way to the journal */
     bool failing;     /* it has failed, which could not be written yet */
     bool done;        /* a member has said that it has finished, and may have gone since */
+    bool led;         /* the chief has, likewise */
     bool deserted;    /* the last node is gone, all its workers having left */
     bool saving;
     bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */
@@ -205,6 +225,7 @@ struct job {
     uint64_t judged; /* the number of the last judgement of suspicions */
     uint64_t newcomer_ms;
     uint64_t due_ms;
+    struct roster roster;
 };
 
 /* What is left of a job that was forgotten. */
@@ -236,6 +257,9 @@ struct cluster {
     struct node *nodes;
     struct worker *workers;
     struct member *scratch;    /* workers_max: the generation being built or sent */
+    struct helper *helpers;    /* workers_max: those of the roster in `filled` */
+    struct msg_roster filled;  /* the roster that was sent last, … */
+    uint32_t filled_job;       /* its job, or NONE */
     uint32_t *picked;          /* nodes_max: the nodes of the plan */
     struct heap_item *ranking; /* nodes_max: newcomers by the load of their host */
     struct load *loads;        /* buckets: members per host, while newcomers are picked */
@@ -288,6 +312,12 @@ static inline struct node *node_at(struct cluster *c, uint32_t index)
     return index == NONE ? NULL : &c->nodes[index];
 }
 
+/* It helps, and is in no generation for that. */
+static inline bool node_serves(const struct cluster *c, const struct node *n)
+{
+    return n->duty == DUTY_HELPS && c->jobs[n->job].mode == MODE_INPROCESS;
+}
+
 /* cluster_live.c: who is alive, and what that means for its job's counts */
 bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);
@@ -302,6 +332,19 @@ void node_watch(struct cluster *c, struct node *n);
 void live_tick(struct cluster *c, struct effects *fx);
 void job_touch(struct cluster *c, struct job *j);
 void job_due(struct cluster *c, struct job *j, uint64_t at_ms);
+
+/* cluster_roster.c: helpers, and who is told of them */
+enum duty node_duty(struct cluster *c, const struct node *n); /* worked out anew */
+void roster_look(struct cluster *c, struct node *n); /* what is said of the node may have changed */
+void roster_heard(struct cluster *c, struct node *n,
+                  uint64_t version); /* which it holds, by hello */
+void roster_say(struct cluster *c, struct node *n,
+                struct effects *fx); /* what it has yet to hear */
+void roster_publish(struct cluster *c, struct job *j, struct effects *fx); /* if it has changed */
+void roster_restart(struct job *j); /* the orchestrator has started */
+/* The place of a helper that says hello; false: there is none left. */
+bool roster_place(struct cluster *c, const struct job *j, const struct msg_hello *h,
+                  uint32_t *place_out);
 
 /* cluster_hello.c and cluster_report.c: what agents say */
 int on_hello(struct cluster *c, const struct event *e, struct effects *fx);

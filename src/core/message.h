@@ -49,15 +49,21 @@ static inline uint32_t wid_incarnation(wid w)
 
 enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
 
-/* Those count for min and max, and for the end of the job. The others are there to help: in restart
- * mode they are started and stopped with each generation, in-process they are on their own. */
-static inline bool role_trains(uint8_t role)
-{
-    return role == ROLE_WORKER || role == ROLE_CHIEF;
-}
-
 /* auto until the first worker decides it. */
 enum mode { MODE_AUTO, MODE_RESTART, MODE_INPROCESS, MODE_N };
+
+/* What a worker is there for. Those who train count for min and max, and for the end of the job.
+ * The others are there to help: in restart mode they are started and stopped with each generation,
+ * in-process they are in none, and found by the roster. */
+enum duty { DUTY_TRAINS, DUTY_HELPS };
+
+/* By its role alone: in-process a chief leads, and a worker that serves helps, too. */
+static inline enum duty duty_of(uint8_t role, uint8_t mode)
+{
+    const bool chief_trains = mode != MODE_INPROCESS;
+
+    return role == ROLE_WORKER || (role == ROLE_CHIEF && chief_trains) ? DUTY_TRAINS : DUTY_HELPS;
+}
 
 /* How a worker stands, by its own and its agent's word. LOST is the agent's suspicion
  * (no beat for a lease) and may pass; EXITED is proof of death. */
@@ -69,6 +75,7 @@ enum phase {
     PHASE_FINISHED,
     PHASE_LOST,
     PHASE_EXITED,
+    PHASE_SERVING, /* it helps: in no generation, and ready for whoever looks for it */
     PHASE_N
 };
 
@@ -104,6 +111,7 @@ struct report {
     uint32_t apart_n;  /* said until a generation has no broken pair of these */
     struct apart apart[APART_MAX];
     uint8_t unkept; /* it was to keep its newest state in memory, and could not */
+    uint8_t asks;   /* it wants to be told the roster, now and whenever it changes */
 };
 
 /* ---- agent -> orchestrator ---- */
@@ -137,6 +145,7 @@ struct msg_hello {
     uint64_t seq;    /* of the reports, as in msg_reports */
     uint32_t reports_n;
     struct report *reports; /* up to SLOTS_MAX */
+    uint64_t roster;        /* version of the roster that it holds; 0: of none */
 };
 
 struct msg_renew {
@@ -144,6 +153,7 @@ struct msg_renew {
     uint64_t held;
     uint64_t active;
     uint32_t flags;
+    uint64_t roster; /* as in msg_hello */
 };
 
 struct msg_reports {
@@ -210,6 +220,12 @@ struct member {
     uint32_t port; /* rank 0's is MASTER_PORT */
 };
 
+/* Ranks count those who train: a helper is a member without one. */
+static inline bool member_is_ranked(const struct member *m)
+{
+    return duty_of(m->role, MODE_RESTART) == DUTY_TRAINS;
+}
+
 /* Both a message and a record. To nodes that have no member in it, the key is zero. */
 struct generation {
     char job[NAME_MAX_LEN];
@@ -222,6 +238,28 @@ struct generation {
     uint8_t key[KEY_BYTES];
     uint32_t members_n;
     struct member *members; /* by rank; up to MEMBERS_MAX */
+};
+
+#define HELPERS_MAX 1024 /* of one role in a job; workers that serve do not count */
+
+/* A worker that others may look for although it is in no generation. */
+struct helper {
+    wid worker; /* that of whoever takes its place is higher */
+    uint64_t host;
+    uint8_t role;
+    uint8_t phase; /* WARMING or SERVING */
+    uint32_t
+        number; /* among those of its role; whoever takes its place has it again. Of workers: 0 */
+    char addr[ADDR_MAX_LEN];
+};
+
+/* The helpers of the job, told to the nodes that ask. Members are not in it: the generation says
+ * who they are. */
+struct msg_roster {
+    uint32_t run;
+    uint64_t version; /* higher than whatever the node has held in this run */
+    uint32_t helpers_n;
+    struct helper *helpers; /* in any order; up to MEMBERS_MAX */
 };
 
 /* From here on results of this generation may be committed, and of no other. */
@@ -268,6 +306,7 @@ struct msg_life {
     uint8_t key[KEY_BYTES];  /* of the run: the same for all its workers, and no others */
     uint64_t host;           /* as in `member` */
     char addr[ADDR_MAX_LEN]; /* "host:port" where the others are told to look for it */
+    uint8_t role;
 };
 
 struct msg_beat {
@@ -566,6 +605,7 @@ struct rec_node {
     uint64_t host;
     uint32_t slots;
     uint8_t role;
+    uint32_t place; /* of a helper: the number of its first slot among those of its role */
 };
 
 struct rec_gone {

@@ -140,8 +140,6 @@ int room_make(struct depot_task *t);
 int room_prune(struct depot_task *t, uint32_t keep, struct ckpt_why *why);
 /* That what is to stay free on the disk is free now. */
 int room_on_disk(const struct deposits *d, struct ckpt_why *why);
-/* "1.5 GiB" */
-const char *room_text(uint64_t bytes, char text[24]);
 
 /* ---- depot.c ---- */
 

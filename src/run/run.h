@@ -142,6 +142,9 @@ struct mu_run {
     uint64_t news;             /* grows with whatever the agent says */
     bool warm;                 /* it has called something that needs the others */
     bool forgetting;           /* it has asked for another life, and waits for that */
+    bool serves;               /* it helps: it is in no generation */
+    struct msg_roster roster;  /* the helpers, as told; its own copy */
+    uint64_t roster_version;   /* grows when it changes, or the members do; 0: not known yet */
     struct report now;  /* how this worker stands, but for what is known elsewhere (told.c) */
     struct report said; /* the last report */
 
@@ -205,8 +208,9 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 /* ---- told.c: what the agent says ---- */
 
-/* This worker needs the others from now on: it can be taken in. */
-void told_warm(struct mu_run *run);
+/* This worker needs the others from now on: it can be taken in. MU_EINVAL: it helps, and never is.
+ */
+int told_warm(struct mu_run *run);
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
 /* It was left out of the newest generation, and that does not count yet: until it does this worker
  * is one of those who hold the state, and its end would be a loss. */
@@ -216,6 +220,14 @@ void told_again(struct mu_run *run);  /* reports what has changed, if anything h
 void told_step(struct mu_run *run);   /* the same when only the step has: soon */
 void told_clear(struct mu_run *run);  /* it acts in no generation: nothing of that is reported */
 void told_forget(struct mu_run *run); /* asks for another life, once */
+
+/* ---- roster.c ---- */
+
+/* By its role, or because it serves, it is in no generation. */
+bool roster_helps(const struct mu_run *run);
+void roster_told(struct mu_run *run, const struct msg_roster *m);
+void roster_members(struct mu_run *run); /* there is another generation */
+void roster_close(struct mu_run *run);
 
 /* ---- metrics.c ---- */
 

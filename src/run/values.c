@@ -194,7 +194,9 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
     }
     rc = check(run, tag, data, n);
     if (rc == MU_OK) {
-        told_warm(run);
+        rc = told_warm(run);
+    }
+    if (rc == MU_OK) {
         memcpy(c.m.tag, tag, strlen(tag));
         c.m.request = c.ask.request = ++run->request;
         c.m.data_n = (uint32_t)n;

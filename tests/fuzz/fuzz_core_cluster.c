@@ -87,6 +87,9 @@ static void emit(struct effects *fx, const struct effect *e)
     case EFFECT_ACTIVE:
         check_message(WIRE_ACTIVE, e->u.active);
         break;
+    case EFFECT_ROSTER:
+        check_message(WIRE_ROSTER, e->u.roster);
+        break;
     case EFFECT_ENDED:
         check_message(WIRE_ENDED, e->u.ended);
         break;

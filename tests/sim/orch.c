@@ -67,10 +67,15 @@ static void emit(struct effects *base, const struct effect *e)
         break;
     case EFFECT_GENERATION:
         check_generation(w, e->u.generation);
+        helper_generation(w, e->u.generation);
         net_down(w, e->conn, WIRE_GENERATION, e->u.generation);
         break;
     case EFFECT_ACTIVE:
         net_down(w, e->conn, WIRE_ACTIVE, e->u.active);
+        break;
+    case EFFECT_ROSTER:
+        helper_roster(w, e->u.roster);
+        net_down(w, e->conn, WIRE_ROSTER, e->u.roster);
         break;
     case EFFECT_ENDED:
         net_down(w, e->conn, WIRE_ENDED, e->u.ended);

@@ -22,8 +22,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}, 0},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}, 0},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}, 0, 0},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}, 0, 0},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -321,7 +321,7 @@ static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
 /* ---- what 1.2 made longer ---- */
 
 static struct msg_life life = {
-    N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n", {1, 2, 3, [31] = 32}, 0x11, "a:1",
+    N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n", {1, 2, 3, [31] = 32}, 0x11, "a:1", 0,
 };
 static const char life_1_1[] =
     "4d535452010105001f0000000700000000000000080706050403020121b6d4110200000003000000"
@@ -353,8 +353,8 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
 static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0,     "",
-                             0, 1, FAULT_STATES, N4,  0, 0,  0, {{0}}, 0};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4, 0,
+                             0, 0, {{0}},        0,   0};
 static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1, 0, 0, 0, 0, {{0}}};
 static struct msg_ended left = {2, 41, 0, "", 1};
 static struct msg_event numbers = {
@@ -443,8 +443,8 @@ static void what_1_4_brought_has_these_bytes(void **state)
 
 /* ---- what 1.5 added ---- */
 
-static struct report agreed = {1, 2, PHASE_IN,     0,  7,  41, 40, 8,     "a:1",
-                               0, 0, FAULT_STATES, N4, 30, 0,  0,  {{0}}, 0};
+static struct report agreed = {1,  2,  PHASE_IN, 0, 7,     41, 40, 8, "a:1", 0, 0, FAULT_STATES,
+                               N4, 30, 0,        0, {{0}}, 0,  0};
 static struct msg_attach carrier = {3, 0xc00c1e, 4711, 1};
 static struct msg_depot put = {DEPOT_PUT, "j", 41, 2, 5, 8, {0xa1, 0xa2}, 3, 100, 3, data};
 static struct msg_depot_says says = {DEPOT_READ, MU_ENOENT, "no", 2, 5, 8, {0xa1}, 1, 3, data};
@@ -486,7 +486,7 @@ static void what_1_5_brought_has_these_bytes(void **state)
 /* ---- what 1.6 added ---- */
 
 static struct report apart = {
-    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}, 0};
+    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}, 0, 0};
 static const char apart_1_6[] =
     "4d535452010601007000000007000000000000000807060504030201a949de8b0100000002000000"
     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
@@ -582,8 +582,8 @@ static const char folders_1_7[] =
     "e41df00000000000210029000000000000000700000000000000002900000000000000ffffffffff"
     "ffffff";
 
-static struct report unkept = {1, 2, PHASE_IN,      0, 7,  41, 40, 8,     "a:1",
-                               0, 0, FAULT_UNSAVED, 0, 30, 0,  0,  {{0}}, 1};
+static struct report unkept = {1, 2,  PHASE_IN, 0, 7,     41, 40, 8, "a:1", 0, 0, FAULT_UNSAVED,
+                               0, 30, 0,        0, {{0}}, 1,  0};
 static const char unkept_1_7[] =
     "4d53545201070100550000000700000000000000080706050403020109c5fe480100000002000000"
     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
@@ -607,6 +607,51 @@ static void a_ready_of_1_7_says_where_it_saves(void **state)
     expect_as(7, WIRE_READY, &folders, folders_1_7);
     decode(WIRE_READY, bytes, unhex(folders_1_7, bytes), &msg);
     assert_true(msg.ready.saved[0].folder == 0xf01de4 && msg.ready.saved[1].folder == NO_FOLDER);
+}
+
+/* ---- what 1.8 added ---- */
+
+static struct helper helpers[] = {
+    {N3, 0x11, ROLE_PS, PHASE_SERVING, 1, "a:1"},
+    {N4, 0x12, ROLE_WORKER, PHASE_WARMING, 0, "b:2"},
+};
+static struct msg_roster roster = {2, 9, 2, helpers};
+static struct msg_renew renewal = {5, 7, 6, 1, 9};
+static struct rec_node helper_node = {"j", "n", 4, 0x1234, 0x11, 2, ROLE_PS, 3};
+static struct report asking = {1, 2, PHASE_SERVING, 0, 0, 0, 0, 0, "a:1", 0, 0, 0, 0, 0,
+                               0, 0, {{0}},         0, 1};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_8[] = {
+    {WIRE_ROSTER, &roster,
+     "4d535452010826004a000000070000000000000008070605040302010738c21f0200000009000000"
+     "00000000020000001b00020000000300000011000000000000000207010000000300613a311b0001"
+     "0000010400000012000000000000000001000000000300623a32"},
+    {WIRE_RENEW, &renewal,
+     "4d535452010811002400000007000000000000000807060504030201b451e30c0500000000000000"
+     "07000000000000000600000000000000010000000900000000000000"},
+    {WIRE_REPORT, &asking,
+     "4d535452010801005600000007000000000000000807060504030201a8ddbf160100000002000000"
+     "07000000000000000000000000000000000000000000000000000000000000000000000000030061"
+     "3a31000000000000000000000000000000000000000000000000000000000000000000000001"},
+    {WIRE_REC_NODE, &helper_node,
+     "0101010823000000a3c5a8ad01006a01006e04000000341200000000000011000000000000000200"
+     "00000203000000"},
+};
+
+static void what_1_8_added_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_8); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(8, of_1_8[i].type, of_1_8[i].msg, of_1_8[i].bytes);
+        decode(of_1_8[i].type, bytes, unhex(of_1_8[i].bytes, bytes), &msg);
+        expect_as(8, of_1_8[i].type, &msg, of_1_8[i].bytes);
+    }
 }
 
 /* The bytes of 1.1 above are those of a run that is over for all. */
@@ -671,6 +716,7 @@ int main(void)
         cmocka_unit_test(what_1_7_added_has_these_bytes),
         cmocka_unit_test(a_ready_of_1_7_says_where_it_saves),
         cmocka_unit_test(a_report_of_1_7_says_that_nothing_is_kept),
+        cmocka_unit_test(what_1_8_added_has_these_bytes),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };

@@ -226,13 +226,13 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
     snprintf(text, sizeof(text), "reports: report.apart at byte %zu: the bytes end within it",
-             end - 5);
-    expect(WIRE_REPORTS, &reports, 12, end - 16, 2, MU_EPROTO, text);
-    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 5);
-    expect(WIRE_REPORTS, &reports, end - 5, APART_MAX + 1, 4, MU_ELIMIT, text);
+             end - 6);
+    expect(WIRE_REPORTS, &reports, 12, end - 17, 2, MU_EPROTO, text);
+    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 6);
+    expect(WIRE_REPORTS, &reports, end - 6, APART_MAX + 1, 4, MU_ELIMIT, text);
     snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
-             end - 37 - strlen(report.addr));
-    expect(WIRE_REPORTS, &reports, 12, end - 50, 2, MU_EPROTO, text);
+             end - 38 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 51, 2, MU_EPROTO, text);
     expect(WIRE_ANSWER, &answer, 7, DATA_MAX + 1, 4, MU_ELIMIT,
            "answer: data at byte 7: there are too many");
     expect(WIRE_ANSWER, &answer, 7, DATA_MAX, 4, MU_EPROTO,
@@ -253,7 +253,7 @@ static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)
     put_u16(buffer, 700);
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "record type 700 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "record type 700 of version 1.8 is not known to version 1.8");
     put_u16(buffer, WIRE_BYE); /* A message is no record. */
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
@@ -272,7 +272,7 @@ static void what_is_no_frame_is_refused(void **state)
     put_u16(buffer + 6, WIRE_REC_GONE); /* A record is no message. */
     mend(WIRE_BYE, buffer, n);
     assert_int_equal(decode(WIRE_BYE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "message type 258 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "message type 258 of version 1.8 is not known to version 1.8");
 }
 
 static void a_payload_of_another_length_than_its_header_says_is_refused(void **state)

@@ -36,7 +36,7 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 07 3100 3d000000 0700000000000000 0807060504030201 ed92a42f "
+               "4d535452 01 08 3100 3d000000 0700000000000000 0807060504030201 cc8b6302 "
                "0200000003000000 2900000000000000 0800000000000000 "
                "00000000000000000000000000000000 00000000000000000000000000000000 00 "
                "00000000");
@@ -153,7 +153,7 @@ static void a_config_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0a01 01 07 15000000 09bf3492 0000 01006b 0900000000000000 00 03000000 7600ff");
+               "0a01 01 08 15000000 7e70ce57 0000 01006b 0900000000000000 00 03000000 7600ff");
 }
 
 static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)

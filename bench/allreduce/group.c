@@ -1,5 +1,5 @@
 /* Forks the ranks of a measurement, and times what they do. */
-#include "cli/bench.h"
+#include "bench/allreduce/allreduce.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,19 +10,10 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WARM_ROUNDS 3
 #define ROUNDS_MAX (UINT64_C(1) << 30)
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* ---- in a rank ---- */
 
@@ -49,14 +40,14 @@ static int repeat(struct bench_group *g, uint32_t rank, uint64_t rounds, bench_r
     int rc = MU_OK;
 
     bench_meet(g);
-    start_s = now_s();
+    start_s = bench_now();
     for (uint64_t i = 0; rc == MU_OK && i < rounds; i++) {
         rc = round(arg);
     }
     if (rc != MU_OK) {
         return rc;
     }
-    g->shared->took_s[rank] = now_s() - start_s;
+    g->shared->took_s[rank] = bench_now() - start_s;
     bench_meet(g);
     for (uint32_t r = 0; r < g->ranks_n; r++) {
         slowest_s = MAX(slowest_s, g->shared->took_s[r]);

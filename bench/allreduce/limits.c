@@ -1,7 +1,7 @@
 /* What the machine can do at most. Beside shared memory: so many processes add buffers that all
  * have mapped, each its share, and never say a word to each other. Beside TCP: they pass on round a
  * ring as many bytes as an all-reduce must, with send() and recv() alone. */
-#include "cli/bench.h"
+#include "bench/allreduce/allreduce.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,16 +1,17 @@
-/* `muster bench`: what is measured, and how.
+/* `muster bench`, which is a program of its own, muster-bench: what is measured, and how.
  *
- *   bench.c         runs it all; the table, the JSON
- *   bench_flags.c   the options
- *   bench_group.c   forks the ranks, and times what they do together
- *   bench_ranks.c   all-reduces over src/comm
- *   bench_limits.c  what the machine itself can do: the same additions and the same traffic, alone
+ *   main.c    runs it all; the table, the JSON
+ *   flags.c   the options
+ *   group.c   forks the ranks, and times what they do together
+ *   ranks.c   all-reduces over src/comm
+ *   limits.c  what the machine itself can do: the same additions and the same traffic, alone
  *
  * Ranks are processes; what they tell each other about the measurement goes through memory that
  * they share with the command. */
-#ifndef CLI_BENCH_H
-#define CLI_BENCH_H
+#ifndef BENCH_ALLREDUCE_ALLREDUCE_H
+#define BENCH_ALLREDUCE_ALLREDUCE_H
 
+#include "bench/bench.h"
 #include "cli/opts.h"
 #include "comm/comm.h"
 

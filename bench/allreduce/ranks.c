@@ -1,6 +1,6 @@
 /* All-reduces over the data plane: each rank a worker of one generation, made by hand. */
 #include "base/random.h"
-#include "cli/bench.h"
+#include "bench/allreduce/allreduce.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What `muster bench` is asked for. */
-#include "cli/bench.h"
+#include "bench/allreduce/allreduce.h"
 
 #include <stdio.h>
 #include <stdlib.h>
