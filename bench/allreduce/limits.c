@@ -182,7 +182,7 @@ static int pass_body(struct bench_group *g, uint32_t rank)
     return rc == MU_OK ? MU_OK : bench_fail(g, rank, rc, "plain TCP failed: %s", mu_strerror(rc));
 }
 
-/* As the links of the data plane are set up (comm/tcp.h). */
+/* As the links of the data plane are set up (link/stream_open.c). */
 static void set_up(int fd)
 {
     const char *congestion = getenv("MUSTER_TCP_CONGESTION");

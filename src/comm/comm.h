@@ -26,6 +26,7 @@
 #define COMM_TCP 2u
 
 struct comm;
+struct tender; /* link/tender.h */
 
 struct comm_config {
     char job[NAME_MAX_LEN];
@@ -57,6 +58,9 @@ void comm_close(struct comm *c);
 
 /* Where others reach it: "10.0.0.1:40123". */
 const char *comm_address(const struct comm *c);
+
+/* The same thread and port serve other classes of links, until comm_close(). */
+struct tender *comm_tender(struct comm *c);
 
 /* This worker goes on as another (a new life): the group is none, no generation is wanted, all
  * links are dropped. */

@@ -1,5 +1,5 @@
+#include "comm/links.h"
 #include "comm/op.h"
-#include "comm/tender.h"
 
 #include <stdlib.h>
 #include <string.h>

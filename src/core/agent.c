@@ -378,7 +378,7 @@ static void tell_roster(struct agent *a, uint32_t slot, struct agent_effects *fx
 
 static void on_roster(struct agent *a, const struct msg_roster *m, struct agent_effects *fx)
 {
-    struct helper *helpers = a->roster.helpers;
+    struct roster_entry *helpers = a->roster.helpers;
 
     if (m->run != a->run || m->version <= a->roster.version ||
         m->helpers_n > a->config.members_max) {

@@ -103,7 +103,7 @@ static void fill_node(struct cluster *c, const struct node *n, struct msg_roster
 {
     for (uint32_t s = 0; s < n->slots; s++) {
         const struct worker *w = node_worker(c, n, s);
-        struct helper *h = &c->helpers[m->helpers_n];
+        struct roster_entry *h = &c->helpers[m->helpers_n];
 
         if (!is_listed(c, n, w)) {
             continue;

@@ -256,13 +256,13 @@ struct cluster {
     struct config_table *settings;
     struct node *nodes;
     struct worker *workers;
-    struct member *scratch;    /* workers_max: the generation being built or sent */
-    struct helper *helpers;    /* workers_max: those of the roster in `filled` */
-    struct msg_roster filled;  /* the roster that was sent last, … */
-    uint32_t filled_job;       /* its job, or NONE */
-    uint32_t *picked;          /* nodes_max: the nodes of the plan */
-    struct heap_item *ranking; /* nodes_max: newcomers by the load of their host */
-    struct load *loads;        /* buckets: members per host, while newcomers are picked */
+    struct member *scratch;       /* workers_max: the generation being built or sent */
+    struct roster_entry *helpers; /* workers_max: those of the roster in `filled` */
+    struct msg_roster filled;     /* the roster that was sent last, … */
+    uint32_t filled_job;          /* its job, or NONE */
+    uint32_t *picked;             /* nodes_max: the nodes of the plan */
+    struct heap_item *ranking;    /* nodes_max: newcomers by the load of their host */
+    struct load *loads;           /* buckets: members per host, while newcomers are picked */
     uint32_t *by_name, *by_number, *by_conn; /* chain heads; buckets is a power of two */
     uint32_t buckets;
     uint32_t free_node;

@@ -243,7 +243,7 @@ struct generation {
 #define HELPERS_MAX 1024 /* of one role in a job; workers that serve do not count */
 
 /* A worker that others may look for although it is in no generation. */
-struct helper {
+struct roster_entry {
     wid worker; /* that of whoever takes its place is higher */
     uint64_t host;
     uint8_t role;
@@ -259,7 +259,7 @@ struct msg_roster {
     uint32_t run;
     uint64_t version; /* higher than whatever the node has held in this run */
     uint32_t helpers_n;
-    struct helper *helpers; /* in any order; up to MEMBERS_MAX */
+    struct roster_entry *helpers; /* in any order; up to MEMBERS_MAX */
 };
 
 /* From here on results of this generation may be committed, and of no other. */

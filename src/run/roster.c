@@ -67,7 +67,7 @@ static bool is_same(const struct msg_roster *a, const struct msg_roster *b)
     bool same = a->helpers_n == b->helpers_n;
 
     for (uint32_t i = 0; i < a->helpers_n && same; i++) {
-        const struct helper *x = &a->helpers[i], *y = &b->helpers[i];
+        const struct roster_entry *x = &a->helpers[i], *y = &b->helpers[i];
 
         same = x->worker == y->worker && x->phase == y->phase && x->number == y->number &&
                strcmp(x->addr, y->addr) == 0;
@@ -79,7 +79,7 @@ static bool is_same(const struct msg_roster *a, const struct msg_roster *b)
 void roster_told(struct mu_run *run, const struct msg_roster *m)
 {
     struct msg_roster *r = &run->roster;
-    struct helper *helpers;
+    struct roster_entry *helpers;
 
     if (run->roster_version != 0 && is_same(r, m)) {
         return;
@@ -127,7 +127,7 @@ static int by_place(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static size_t roster_bytes(const struct generation *g, const struct msg_roster *r)
+static size_t addresses_bytes(const struct generation *g, const struct msg_roster *r)
 {
     size_t n = 0;
 
@@ -140,7 +140,7 @@ static size_t roster_bytes(const struct generation *g, const struct msg_roster *
     return n;
 }
 
-static mu_peer helper_peer(const struct helper *h)
+static mu_peer helper_peer(const struct roster_entry *h)
 {
     return (mu_peer){.id = h->worker,
                      .role = (enum mu_role)h->role,
@@ -166,7 +166,7 @@ static int copy_out(const struct mu_run *run, mu_roster_info *out)
     const struct generation *g = run->newest != NULL ? &run->newest->g : &none;
     const struct msg_roster *r = &run->roster;
     const size_t peers_max = g->members_n + (size_t)r->helpers_n;
-    mu_peer *peers = malloc((peers_max + 1) * sizeof(*peers) + roster_bytes(g, r));
+    mu_peer *peers = malloc((peers_max + 1) * sizeof(*peers) + addresses_bytes(g, r));
     size_t n = 0, members_n;
     char *text;
 

@@ -102,7 +102,7 @@ void helper_event(struct world *w, struct sim_event *f)
 
 /* ---- what is told ---- */
 
-static uint32_t worker_of(const struct helper *h)
+static uint32_t worker_of(const struct roster_entry *h)
 {
     return (uint32_t)atoi(h->addr);
 }
@@ -122,23 +122,20 @@ void helper_told(struct world *w, uint32_t worker, const struct msg_roster *m)
     memcpy(t->roster_helpers, m->helpers, m->helpers_n * sizeof(*m->helpers));
 }
 
-/* Who helps trains in none, once that is known. */
-void helper_generation(struct world *w, const struct generation *g)
+/* Before the mode is known a generation may name helpers; but nothing is active then. */
+void helper_active(struct world *w, uint64_t generation)
 {
-    struct job_look j;
+    const struct era *era = &w->check.eras[generation % GENERATIONS_N];
 
-    for (uint32_t i = 0; i < g->members_n; i++) {
-        if (g->members[i].role == ROLE_WORKER ||
-            cluster_look_job(w->orch.mind.cluster, "job", &j) != MU_OK ||
-            j.mode != MODE_INPROCESS || j.view.generation == g->number) {
-            continue;
+    for (uint32_t i = 0; i < era->members_n; i++) {
+        if (helper_is(w, era->workers[i] / SLOTS_N)) {
+            world_fail(w, "generation %" PRIu64 " has a helper, and is active", generation);
         }
-        world_fail(w, "generation %" PRIu64 " has a helper", g->number);
     }
 }
 
 /* Its agent has said that this life is over, and the orchestrator knows. */
-static bool is_known_lost(const struct world *w, const struct helper *h)
+static bool is_known_lost(const struct world *w, const struct roster_entry *h)
 {
     const struct machine *node = &w->machines[worker_of(h) / SLOTS_N];
     const struct slot *s = &node->agent.slots[worker_of(h) % SLOTS_N];
@@ -165,7 +162,7 @@ static bool is_missed(const struct world *w, const struct msg_roster *m, uint32_
 void helper_roster(struct world *w, const struct msg_roster *m)
 {
     for (uint32_t i = 0; i < m->helpers_n; i++) {
-        const struct helper *h = &m->helpers[i];
+        const struct roster_entry *h = &m->helpers[i];
 
         if (is_known_lost(w, h)) {
             world_fail(w, "roster %" PRIu64 " has %s, which is known to be lost", m->version,

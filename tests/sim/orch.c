@@ -67,7 +67,6 @@ static void emit(struct effects *base, const struct effect *e)
         break;
     case EFFECT_GENERATION:
         check_generation(w, e->u.generation);
-        helper_generation(w, e->u.generation);
         net_down(w, e->conn, WIRE_GENERATION, e->u.generation);
         break;
     case EFFECT_ACTIVE:
@@ -83,6 +82,7 @@ static void emit(struct effects *base, const struct effect *e)
     case EFFECT_NOTE:
         if (e->u.note->kind == NOTE_ACTIVE) {
             check_active(w, e->u.note->generation);
+            helper_active(w, e->u.note->generation);
         }
         if (e->u.note->kind == NOTE_GENERATION) {
             fate_generation(w);

@@ -166,7 +166,7 @@ struct trainer {
     struct member known_members[WORKERS_N];
     /* What it was told of the helpers. */
     struct msg_roster roster;
-    struct helper roster_helpers[WORKERS_N];
+    struct roster_entry roster_helpers[WORKERS_N];
     bool helps; /* it is one itself, and does nothing else */
     /* A script that knows nothing of muster, instead of all that. */
     bool plain, wants_addr, wants_attach, wants_ours, ours, together;
@@ -556,8 +556,8 @@ uint32_t helper_pick(const struct world *w, uint32_t m, uint64_t draw); /* or th
 void helper_event(struct world *w, struct sim_event *e);
 void helper_report(struct world *w, uint32_t worker);
 void helper_told(struct world *w, uint32_t worker, const struct msg_roster *m);
-void helper_generation(struct world *w, const struct generation *g); /* it is published */
-void helper_roster(struct world *w, const struct msg_roster *m);     /* it is told */
+void helper_active(struct world *w, uint64_t generation);        /* it is */
+void helper_roster(struct world *w, const struct msg_roster *m); /* it is told */
 void helper_demand(struct world *w); /* after healing: those who ask know who helps */
 
 /* program.c */

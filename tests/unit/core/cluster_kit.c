@@ -45,7 +45,7 @@ static void keep_record(const struct record *r)
 
 static int by_worker(const void *a, const void *b)
 {
-    const struct helper *x = a, *y = b;
+    const struct roster_entry *x = a, *y = b;
 
     return x->worker < y->worker ? -1 : x->worker > y->worker;
 }
@@ -53,7 +53,7 @@ static int by_worker(const void *a, const void *b)
 /* "p 0 serving, q 1 warming", the oldest node first. */
 static void keep_roster(struct stub *s, const struct msg_roster *m)
 {
-    struct helper helpers[16];
+    struct roster_entry helpers[16];
     size_t n = 0;
 
     assert_true(m->helpers_n <= ARRAY_LEN(helpers));
@@ -66,7 +66,7 @@ static void keep_roster(struct stub *s, const struct msg_roster *m)
     s->roster = m->version;
     s->helpers[0] = '\0';
     for (uint32_t i = 0; i < m->helpers_n; i++) {
-        const struct helper *h = &helpers[i];
+        const struct roster_entry *h = &helpers[i];
         char name[32];
 
         member_name(h->worker, name, sizeof(name));

@@ -19,7 +19,7 @@ static void asks(void)
 
 static void roster(uint32_t run, uint64_t version, uint32_t helpers_n)
 {
-    struct helper helpers[8] = {{.worker = wid_make(8, 0, 1), .phase = PHASE_SERVING}};
+    struct roster_entry helpers[8] = {{.worker = wid_make(8, 0, 1), .phase = PHASE_SERVING}};
     struct msg_roster m = {
         .run = run, .version = version, .helpers_n = helpers_n, .helpers = helpers};
 

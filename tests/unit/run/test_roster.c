@@ -40,12 +40,12 @@ static void end(bool left)
     fake_say(&agent, WIRE_ENDED, &ended);
 }
 
-static void tell(uint64_t version, const struct helper *helpers, uint32_t n)
+static void tell(uint64_t version, const struct roster_entry *helpers, uint32_t n)
 {
     struct msg_roster m = {.run = 1,
                            .version = version,
                            .helpers_n = n,
-                           .helpers = (struct helper *)(uintptr_t)helpers};
+                           .helpers = (struct roster_entry *)(uintptr_t)helpers};
 
     fake_say(&agent, WIRE_ROSTER, &m);
 }
@@ -142,7 +142,7 @@ static void in_restart_mode_nobody_serves(void **state)
 
 /* ---- the roster ---- */
 
-static const struct helper two[] = {
+static const struct roster_entry two[] = {
     {.worker = 70, .role = ROLE_PS, .phase = PHASE_SERVING, .number = 1, .addr = "c:1"},
     {.worker = 60, .role = ROLE_CHIEF, .phase = PHASE_WARMING, .number = 0, .addr = "b:1"},
     {.worker = 80, .role = ROLE_PS, .phase = PHASE_SERVING, .number = 0, .addr = "a:1"},

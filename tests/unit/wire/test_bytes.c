@@ -611,7 +611,7 @@ static void a_ready_of_1_7_says_where_it_saves(void **state)
 
 /* ---- what 1.8 added ---- */
 
-static struct helper helpers[] = {
+static struct roster_entry helpers[] = {
     {N3, 0x11, ROLE_PS, PHASE_SERVING, 1, "a:1"},
     {N4, 0x12, ROLE_WORKER, PHASE_WARMING, 0, "b:2"},
 };

@@ -11,7 +11,7 @@
  *   than any PROOF under way can be, is enough.
  *
  * A link that does not stay has never been proved by both sides, so no move was made with it. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 /* ---- which of two ---- */
 
@@ -21,26 +21,25 @@ static bool gives_way(const struct comm *c, const struct link *old)
     const uint64_t crossing_ns = 2 * HELLO_TIMEOUT_MS * MS;
 
     return !old->session.dialed || old->session.peer > c->hello.self || link_hung_up(old->fd) ||
-           wait_now_ns() - old->made_ns > crossing_ns;
+           clock_ns() - old->made_ns > crossing_ns;
 }
 
 /* ---- making ---- */
 
-static int open_link(struct comm *c, struct hand *h, struct link **link_out)
+static int open_link(struct comm *c, const struct link_made *made, struct link **link_out)
 {
-    return h->path == COMM_SHM ? shm_link_open(c, h->fd, &h->hello.session, link_out)
-                               : tcp_link_open(c, h->fd, &h->hello.session, link_out);
+    return made->path == COMM_SHM ? shm_link_open(c, made->fd, &made->session, link_out)
+                                  : tcp_link_open(c, made->fd, &made->session, link_out);
 }
 
 /* Under c->lock, so that whoever makes a segment finds it in the list, or it was told of it
  * already. NULL: why is said. */
-static struct link *add_link(struct comm *c, struct hand *h, const char **why)
+static struct link *add_link(struct comm *c, const struct link_made *made, const char **why)
 {
-    struct tender *t = c->tender;
-    const struct hello_session *s = &h->hello.session;
+    const struct hello_session *s = &made->session;
     struct link *old = group_find(c, s->peer), *l = NULL;
 
-    if (h->hello.config.self != c->hello.self || s->peer == c->hello.self) {
+    if (made->self != c->hello.self || s->peer == c->hello.self) {
         *why = "this worker has another name now";
         return NULL;
     }
@@ -48,18 +47,16 @@ static struct link *add_link(struct comm *c, struct hand *h, const char **why)
         *why = "there is a link already";
         return NULL;
     }
-    tender_unwatch(t, h->fd);
-    if (open_link(c, h, &l) != MU_OK) {
+    if (open_link(c, made, &l) != MU_OK) {
         *why = "no link could be made of it";
         return NULL;
     }
-    l->id = ++t->ids_n;
-    l->made_ns = wait_now_ns();
-    h->fd = -1;
+    l->id = ++c->tended->ids_n;
+    l->made_ns = clock_ns();
     l->next = c->links;
     c->links = l;
     c->stats.linked_n++;
-    link_watch(t, l);
+    link_watch(c, l);
     if (old != NULL) {
         link_lose(old, MU_EPEER, "it has made a new connection");
     }
@@ -67,35 +64,25 @@ static struct link *add_link(struct comm *c, struct hand *h, const char **why)
     return l;
 }
 
-void link_make(struct comm *c, struct hand *h)
+bool link_make(void *comm, const struct link_made *made)
 {
-    struct want *w = h->want;
-    const uint8_t path = h->path;
-    const char *why = "it has gone again";
-    struct link *l = NULL;
+    struct comm *c = comm;
+    const char *why = NULL;
     char who[WID_TEXT_MAX];
 
-    wid_print(h->hello.session.peer, who);
-    if (!link_hung_up(h->fd)) {
-        pthread_mutex_lock(&c->lock);
-        l = add_link(c, h, &why);
-        if (l != NULL) {
-            /* In the lock: the engine may close it as soon as it is seen. */
-            log_debug("comm", "linked to worker %s by %s", who, l->where);
-        }
-        pthread_mutex_unlock(&c->lock);
-    }
-    hand_close(c, h);
-    if (l == NULL) {
+    wid_print(made->session.peer, who);
+    pthread_mutex_lock(&c->lock);
+    const struct link *l = add_link(c, made, &why);
+
+    if (l != NULL) {
+        /* In the lock: the engine may close it as soon as it is seen. */
+        log_debug("comm", "linked to worker %s by %s", who, l->where);
+    } else {
         log_debug("comm", "a connection with worker %s was dropped: %s", who, why);
-        if (w != NULL) {
-            want_failed(w, path, true);
-        }
-        return;
     }
-    if (w != NULL) {
-        w->made = path;
-        w->made_ns = wait_now_ns();
+    pthread_mutex_unlock(&c->lock);
+    if (l != NULL) {
+        comm_ring(c);
     }
-    comm_ring(c);
+    return l != NULL;
 }

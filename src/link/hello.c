@@ -1,13 +1,13 @@
 /* The three messages, and the hashes. Each begins with magic, version and which of the three it is:
  *
- *   HELLO   8 run   16 from   24 to   32 the dialer's nonce
+ *   HELLO   6 class   8 run   16 from   24 to   32 the dialer's nonce
  *   ANSWER                            32 the listener's nonce   64 hash
  *   PROOF                                                       64 hash
  *
  * Every other byte is zero, and checked. A hash covers a label of its own, the role of whoever made
  * it, the job, the run, all of HELLO and the listener's nonce: so none can be used on another
  * connection, or sent back to the side that made it. */
-#include "comm/hello.h"
+#include "link/hello.h"
 
 #include "wire/bytes.h"
 
@@ -19,7 +19,15 @@
 #define HELLO_VERSION 1
 
 enum { KIND_HELLO = 1, KIND_ANSWER, KIND_PROOF };
-enum { AT_VERSION = 4, AT_KIND = 5, AT_RUN = 8, AT_FROM = 16, AT_TO = 24, AT_NONCE = 32 };
+enum {
+    AT_VERSION = 4,
+    AT_KIND = 5,
+    AT_CLASS = 6,
+    AT_RUN = 8,
+    AT_FROM = 16,
+    AT_TO = 24,
+    AT_NONCE = 32
+};
 enum { AT_HASH = 64, PREFIX_BYTES = 8 };
 
 /* What a hash is made of, one after the other. */
@@ -71,7 +79,7 @@ static void hash_of_side(const struct hello *h, bool dialer, uint8_t out[HELLO_P
     struct words w;
 
     begin(&w, dialer ? "muster data hello 1, dialer" : "muster data hello 1, listener", &h->config);
-    add(&w, h->sent, HELLO_BYTES); /* run, from, to, and the dialer's nonce */
+    add(&w, h->sent, HELLO_BYTES); /* class, run, from, to, and the dialer's nonce */
     add(&w, h->nonce[1], HELLO_NONCE_BYTES);
     seal(&w, h->config.run_key, out);
 }
@@ -88,21 +96,23 @@ static void name_session(struct hello *h)
     mu_assert(n == HELLO_NONCE_BYTES);
 }
 
-static void begin_message(uint8_t kind, uint8_t out[HELLO_BYTES])
+static void begin_message(uint8_t kind, enum link_class class, uint8_t out[HELLO_BYTES])
 {
     memset(out, 0, HELLO_BYTES);
     put_u32(out, HELLO_MAGIC);
     out[AT_VERSION] = HELLO_VERSION;
     out[AT_KIND] = kind;
+    out[AT_CLASS] = (uint8_t) class;
 }
 
-void hello_dial(struct hello *h, const struct hello_config *config, wid to,
+void hello_dial(struct hello *h, const struct hello_config *config, enum link_class class, wid to,
                 const uint8_t nonce[HELLO_NONCE_BYTES], uint8_t out[HELLO_BYTES])
 {
     *h = (struct hello){.config = *config, .to = to};
     h->session.dialed = true;
     memcpy(h->nonce[0], nonce, HELLO_NONCE_BYTES);
-    begin_message(KIND_HELLO, out);
+    h->session.class = class;
+    begin_message(KIND_HELLO, class, out);
     put_u32(out + AT_RUN, config->run);
     put_u64(out + AT_FROM, config->self);
     put_u64(out + AT_TO, to);
@@ -150,10 +160,12 @@ static void take_hello(struct hello *h, uint8_t out[HELLO_BYTES], size_t *out_n)
         refuse(h, "it wants another worker, which may have been here before");
     } else if (get_u64(h->in + AT_FROM) == h->config.self) {
         refuse(h, "it says that it is this worker itself");
+    } else if ((h->config.classes & 1u << h->session.class) == 0) {
+        refuse(h, "it wants what this worker does not do (yet)");
     } else {
         memcpy(h->sent, h->in, HELLO_BYTES);
         memcpy(h->nonce[0], h->in + AT_NONCE, HELLO_NONCE_BYTES);
-        begin_message(KIND_ANSWER, out);
+        begin_message(KIND_ANSWER, h->session.class, out);
         memcpy(out + AT_NONCE, h->nonce[1], HELLO_NONCE_BYTES);
         hash_of_side(h, false, out + AT_HASH);
         *out_n = HELLO_BYTES;
@@ -180,7 +192,7 @@ static void take_answer(struct hello *h, uint8_t out[HELLO_BYTES], size_t *out_n
         refuse(h, "it does not know the key of this job's run");
         return;
     }
-    begin_message(KIND_PROOF, out);
+    begin_message(KIND_PROOF, h->session.class, out);
     hash_of_side(h, true, out + AT_HASH);
     *out_n = HELLO_BYTES;
     settle(h, h->to);
@@ -208,7 +220,11 @@ static bool begins_well(struct hello *h)
     uint8_t right[HELLO_BYTES];
     const size_t n = MIN(h->in_n, PREFIX_BYTES);
 
-    begin_message(awaited(h), right);
+    begin_message(awaited(h), h->session.class, right);
+    if (awaited(h) == KIND_HELLO && n > AT_CLASS && h->in[AT_CLASS] < LINK_CLASSES) {
+        right[AT_CLASS] = h->in[AT_CLASS];
+        h->session.class = (enum link_class)h->in[AT_CLASS];
+    }
     if (memcmp(h->in, right, MIN(n, AT_VERSION)) != 0) {
         refuse(h, "it does not speak as workers of muster do");
     } else if (n > AT_VERSION && h->in[AT_VERSION] != HELLO_VERSION) {

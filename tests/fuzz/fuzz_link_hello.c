@@ -1,14 +1,15 @@
 /* The first words of a connection from any bytes, to the one who listens or the one who dialed.
  * However they are cut the outcome is the same; and nobody is trusted but for the very bytes that
- * one who has the key would have sent. The first byte chooses the side and the cuts. */
-#include "comm/hello.h"
+ * one who has the key would have sent. The first byte chooses the side, the class and the cuts. */
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
+#include "link/hello.h"
 
 #include <string.h>
 
 static const struct hello_config dialer = {.job = "fuzz", .run = 3, .run_key = {1}, .self = 71};
-static const struct hello_config listener = {.job = "fuzz", .run = 3, .run_key = {1}, .self = 9};
+static const struct hello_config listener = {
+    .job = "fuzz", .run = 3, .run_key = {1}, .self = 9, .classes = 3};
 static const uint8_t nonces[2][HELLO_NONCE_BYTES] = {{1}, {2}};
 
 struct listening {
@@ -18,13 +19,13 @@ struct listening {
 };
 
 /* What the other side says if it has the key: HELLO and PROOF, or ANSWER. */
-static size_t right_words(bool to_listener, uint8_t words[2 * HELLO_BYTES])
+static size_t right_words(bool to_listener, enum link_class class, uint8_t words[2 * HELLO_BYTES])
 {
     struct hello d, l;
     uint8_t hello[HELLO_BYTES], answer[HELLO_BYTES], proof[HELLO_BYTES];
     size_t n;
 
-    hello_dial(&d, &dialer, listener.self, nonces[0], hello);
+    hello_dial(&d, &dialer, class, listener.self, nonces[0], hello);
     hello_listen(&l, &listener, nonces[1]);
     hello_take(&l, hello, HELLO_BYTES, answer, &n);
     hello_take(&d, answer, HELLO_BYTES, proof, &n);
@@ -38,7 +39,7 @@ static size_t right_words(bool to_listener, uint8_t words[2 * HELLO_BYTES])
     return 2 * HELLO_BYTES;
 }
 
-static void begin(struct listening *s, bool listens)
+static void begin(struct listening *s, bool listens, enum link_class class)
 {
     uint8_t out[HELLO_BYTES];
 
@@ -46,7 +47,7 @@ static void begin(struct listening *s, bool listens)
     if (listens) {
         hello_listen(&s->h, &listener, nonces[1]);
     } else {
-        hello_dial(&s->h, &dialer, listener.self, nonces[0], out);
+        hello_dial(&s->h, &dialer, class, listener.self, nonces[0], out);
     }
 }
 
@@ -77,10 +78,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     const bool listens = (data[0] & 1) != 0;
-    const size_t right_n = right_words(listens, right);
+    const enum link_class class = (data[0] & 2) != 0 ? LINK_HELPER : LINK_GROUP;
+    const size_t right_n = right_words(listens, class, right);
 
-    begin(&whole, listens);
-    begin(&cut, listens);
+    begin(&whole, listens, class);
+    begin(&cut, listens, class);
     receive(&whole, data + 1, n - 1);
     wire_check_cut(data + 1, n - 1, data[0], receive, &cut);
     mu_assert(whole.h.state == cut.h.state && whole.said == cut.said);

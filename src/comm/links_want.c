@@ -1,6 +1,6 @@
 /* Who is wanted: the members of the generation that comm_want() was told last, and whoever a move
  * waits for. Whether there is a link to each of them is kept with them, as links come and go. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <stdlib.h>
 
@@ -8,14 +8,14 @@
  * dials, and the other one only if that came to nothing. */
 #define SECOND_MS 20
 
-static struct want **bucket_of(struct tender *t, wid worker)
+static struct want **bucket_of(struct tended *k, wid worker)
 {
-    return &t->buckets[worker * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WANT_BITS)];
+    return &k->buckets[worker * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WANT_BITS)];
 }
 
-static struct want *find(struct tender *t, wid worker)
+static struct want *find(struct tended *k, wid worker)
 {
-    struct want *w = *bucket_of(t, worker);
+    struct want *w = *bucket_of(k, worker);
 
     while (w != NULL && w->member.worker != worker) {
         w = w->beside;
@@ -23,9 +23,9 @@ static struct want *find(struct tender *t, wid worker)
     return w;
 }
 
-void want_free(struct tender *t, struct want *w)
+static void want_free(struct tended *k, struct want *w)
 {
-    struct want **at = bucket_of(t, w->member.worker);
+    struct want **at = bucket_of(k, w->member.worker);
 
     while (*at != w) {
         at = &(*at)->beside;
@@ -37,8 +37,8 @@ void want_free(struct tender *t, struct want *w)
 /* Under c->lock. NULL: out of memory. */
 static struct want *want_get(struct comm *c, const struct member *m)
 {
-    struct tender *t = c->tender;
-    struct want *w = find(t, m->worker);
+    struct tended *k = c->tended;
+    struct want *w = find(k, m->worker);
 
     if (w != NULL) {
         return w;
@@ -46,18 +46,17 @@ static struct want *want_get(struct comm *c, const struct member *m)
     w = calloc(1, sizeof(*w));
     if (w != NULL) {
         w->member = *m;
-        w->pause_ms = DIAL_FIRST_MS;
         w->linked = group_find(c, m->worker) != NULL;
-        w->since_ns = wait_now_ns();
-        w->next = t->wants;
-        t->wants = w;
-        w->beside = *bucket_of(t, m->worker);
-        *bucket_of(t, m->worker) = w;
+        w->since_ns = clock_ns();
+        w->next = k->wants;
+        k->wants = w;
+        w->beside = *bucket_of(k, m->worker);
+        *bucket_of(k, m->worker) = w;
     }
     return w;
 }
 
-int tender_want(struct comm *c, const struct member *m)
+int links_seek(struct comm *c, const struct member *m)
 {
     pthread_mutex_lock(&c->lock);
     struct want *w = want_get(c, m);
@@ -68,27 +67,69 @@ int tender_want(struct comm *c, const struct member *m)
     }
     pthread_mutex_unlock(&c->lock);
     if (new) {
-        tender_wake(c);
+        links_wake(c);
     }
     return w != NULL ? MU_OK : MU_ENOMEM;
 }
 
-void tender_forget(struct comm *c)
+void links_forget(struct comm *c)
 {
     pthread_mutex_lock(&c->lock);
-    for (struct want *w = c->tender->wants; w != NULL; w = w->next) {
+    for (struct want *w = c->tended->wants; w != NULL; w = w->next) {
         w->sought = false;
     }
     pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
+    links_wake(c);
 }
 
-void wants_close(struct tender *t)
+static uint64_t when(struct want *w, uint64_t now_ns)
 {
-    while (t->wants != NULL) {
-        struct want *w = t->wants;
+    const uint64_t at_ns = link_dial_at(&w->dial, now_ns);
 
-        t->wants = w->next;
+    return at_ns == UINT64_MAX ? at_ns : MAX(at_ns, w->turn_ns);
+}
+
+/* Nobody else takes one out of the list, so the place in it is good while the lock is not held. */
+uint64_t wants_dial(struct comm *c, uint64_t now_ns)
+{
+    struct tended *k = c->tended;
+    uint64_t due_ns = UINT64_MAX;
+    struct want *w;
+
+    pthread_mutex_lock(&c->lock);
+    for (struct want **at = &k->wants; (w = *at) != NULL;) {
+        const bool wanted = w->sought || w->named;
+
+        if (!wanted || w->linked) {
+            link_dial_stop(c->tender, &w->dial);
+        }
+        if (!wanted) {
+            *at = w->next;
+            want_free(k, w);
+            continue;
+        }
+        if (!w->linked) {
+            if (when(w, now_ns) <= now_ns) {
+                const struct member m = w->member;
+
+                pthread_mutex_unlock(&c->lock);
+                link_dial_go(c->tender, &w->dial, LINK_GROUP, &m);
+                pthread_mutex_lock(&c->lock);
+            }
+            due_ns = MIN(due_ns, when(w, now_ns));
+        }
+        at = &w->next;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return due_ns;
+}
+
+void wants_close(struct tended *k)
+{
+    while (k->wants != NULL) {
+        struct want *w = k->wants;
+
+        k->wants = w->next;
         free(w);
     }
 }
@@ -100,19 +141,19 @@ static void wait_turn(struct comm *c, struct want *w)
 {
     const bool second = !w->sought && w->member.worker > c->hello.self;
 
-    w->turn_ns = wait_now_ns() + (second ? SECOND_MS * MS : 0);
+    w->turn_ns = clock_ns() + (second ? SECOND_MS * MS : 0);
 }
 
 void want_look(struct comm *c, wid worker)
 {
     const bool linked = group_find(c, worker) != NULL;
-    struct want *w = find(c->tender, worker);
+    struct want *w = find(c->tended, worker);
 
     if (w == NULL || w->linked == linked) {
         return;
     }
     w->linked = linked;
-    w->since_ns = wait_now_ns();
+    w->since_ns = clock_ns();
     if (!linked) {
         wait_turn(c, w);
     }
@@ -120,10 +161,10 @@ void want_look(struct comm *c, wid worker)
 
 /* ---- a generation ---- */
 
-void wants_unname(struct tender *t)
+void wants_unname(struct tended *k)
 {
-    t->goal = 0;
-    for (struct want *w = t->wants; w != NULL; w = w->next) {
+    k->goal = 0;
+    for (struct want *w = k->wants; w != NULL; w = w->next) {
         w->named = false;
     }
 }
@@ -131,18 +172,18 @@ void wants_unname(struct tender *t)
 /* Under c->lock. Without memory nothing is wanted. */
 static int name_all(struct comm *c, const struct generation *g)
 {
-    wants_unname(c->tender);
+    wants_unname(c->tended);
     for (uint32_t i = 0; i < g->members_n; i++) {
         const struct member *m = &g->members[i];
 
         if (m->worker == c->hello.self) {
             continue;
         }
-        const bool known = find(c->tender, m->worker) != NULL;
+        const bool known = find(c->tended, m->worker) != NULL;
         struct want *w = want_get(c, m);
 
         if (w == NULL) {
-            wants_unname(c->tender);
+            wants_unname(c->tended);
             return MU_ENOMEM;
         }
         if (!known) {
@@ -151,7 +192,7 @@ static int name_all(struct comm *c, const struct generation *g)
         w->named = true;
         w->member = *m;
     }
-    c->tender->goal = g->number;
+    c->tended->goal = g->number;
     return MU_OK;
 }
 
@@ -163,27 +204,27 @@ int comm_want(struct comm *c, const struct generation *g)
         pthread_mutex_lock(&c->lock);
         rc = name_all(c, g);
         pthread_mutex_unlock(&c->lock);
-        tender_wake(c);
+        links_wake(c);
         comm_leave(c);
     }
     return rc;
 }
 
 /* Under c->lock. */
-static uint64_t linked(const struct tender *t)
+static uint64_t linked(const struct tended *k)
 {
-    for (const struct want *w = t->wants; w != NULL; w = w->next) {
+    for (const struct want *w = k->wants; w != NULL; w = w->next) {
         if (w->named && !w->linked) {
             return 0;
         }
     }
-    return t->goal;
+    return k->goal;
 }
 
 uint64_t comm_linked(struct comm *c)
 {
     pthread_mutex_lock(&c->lock);
-    const uint64_t number = linked(c->tender);
+    const uint64_t number = linked(c->tended);
 
     pthread_mutex_unlock(&c->lock);
     return number;
@@ -191,11 +232,11 @@ uint64_t comm_linked(struct comm *c)
 
 uint32_t comm_unlinked(struct comm *c, uint64_t ms, wid *workers_out, uint32_t room)
 {
-    const uint64_t now_ns = wait_now_ns();
+    const uint64_t now_ns = clock_ns();
     uint32_t n = 0;
 
     pthread_mutex_lock(&c->lock);
-    for (const struct want *w = c->tender->wants; w != NULL && n < room; w = w->next) {
+    for (const struct want *w = c->tended->wants; w != NULL && n < room; w = w->next) {
         if (w->named && !w->linked && now_ns >= w->since_ns + ms * MS) {
             workers_out[n++] = w->member.worker;
         }
@@ -206,13 +247,13 @@ uint32_t comm_unlinked(struct comm *c, uint64_t ms, wid *workers_out, uint32_t r
 
 void wants_tell(struct comm *c)
 {
-    struct tender *t = c->tender;
+    struct tended *k = c->tended;
     const uint64_t number = comm_linked(c);
 
-    if (number == t->told) {
+    if (number == k->told) {
         return;
     }
-    t->told = number;
+    k->told = number;
     if (c->config.on_linked != NULL) {
         c->config.on_linked(c->config.arg);
     }

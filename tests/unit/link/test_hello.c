@@ -1,13 +1,13 @@
 #include "unit/unit.h"
 
-#include "comm/hello.h"
+#include "link/hello.h"
 
 #include <string.h>
 
 static const struct hello_config dialer_config = {
     .job = "mnist", .run = 3, .run_key = {1, 2, 3}, .self = 71};
 static const struct hello_config listener_config = {
-    .job = "mnist", .run = 3, .run_key = {1, 2, 3}, .self = 9};
+    .job = "mnist", .run = 3, .run_key = {1, 2, 3}, .self = 9, .classes = 1u << LINK_GROUP};
 
 enum { HELLO, ANSWER, PROOF, MESSAGES_N };
 
@@ -31,7 +31,7 @@ static void begin(struct talk *t, const struct hello_config *dialer,
 
     memset(t, 0, sizeof(*t));
     make_nonce(seed, nonce);
-    hello_dial(&t->dialer, dialer, to, nonce, t->said[HELLO]);
+    hello_dial(&t->dialer, dialer, LINK_GROUP, to, nonce, t->said[HELLO]);
     make_nonce((uint8_t)(seed + 1), nonce);
     hello_listen(&t->listener, listener, nonce);
 }
@@ -181,6 +181,30 @@ static void another_key_job_run_or_worker_is_refused(void **state)
     }
 }
 
+/* Both sides know what the connection is for, and nobody between them can change that. */
+static void a_class_is_agreed_on_and_must_be_served(void **state)
+{
+    struct hello_config both = listener_config;
+    uint8_t nonce[HELLO_NONCE_BYTES];
+    struct talk t;
+
+    both.classes = 1u << LINK_GROUP | 1u << LINK_HELPER;
+    for (int serves = 0; serves < 2; serves++) {
+        begin(&t, &dialer_config, serves ? &both : &listener_config, 9, 1);
+        make_nonce(1, nonce);
+        hello_dial(&t.dialer, &dialer_config, LINK_HELPER, 9, nonce, t.said[HELLO]);
+        go(&t, MESSAGES_N, 0, 0);
+        assert_int_equal(t.listener.state, serves ? HELLO_DONE : HELLO_REFUSED);
+        assert_true(!serves || t.dialer.session.class == LINK_HELPER);
+        assert_true(!serves || t.listener.session.class == LINK_HELPER);
+    }
+    for (int which = HELLO; which < MESSAGES_N; which++) {
+        begin(&t, &dialer_config, &both, 9, 1);
+        go(&t, which, 6, LINK_GROUP ^ LINK_HELPER);
+        assert_true(t.listener.state != HELLO_DONE);
+    }
+}
+
 static void a_worker_does_not_link_to_itself(void **state)
 {
     struct talk t;
@@ -293,6 +317,7 @@ int main(void)
         cmocka_unit_test(any_split_gives_the_same),
         cmocka_unit_test(bytes_after_the_handshake_are_not_taken),
         cmocka_unit_test(another_key_job_run_or_worker_is_refused),
+        cmocka_unit_test(a_class_is_agreed_on_and_must_be_served),
         cmocka_unit_test(a_worker_does_not_link_to_itself),
         cmocka_unit_test(what_was_said_once_proves_nothing_later),
         cmocka_unit_test(a_hash_sent_back_is_refused),

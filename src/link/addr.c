@@ -1,4 +1,4 @@
-#include "comm/addr.h"
+#include "link/addr.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,14 +21,14 @@ static bool is_any(const struct address *a)
                                        : a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-static int choose(const struct comm_config *config, struct address *addr_out, char *error)
+static int choose(const char *address, const char *iface, struct address *addr_out, char *error)
 {
-    const char *text = config->address != NULL ? config->address : "127.0.0.1";
+    const char *text = address != NULL ? address : "127.0.0.1";
     struct endpoint e;
     int rc;
 
-    if (config->iface != NULL && config->iface[0] != '\0') {
-        return interface_address(config->iface, addr_out, error);
+    if (iface != NULL && iface[0] != '\0') {
+        return interface_address(iface, addr_out, error);
     }
     rc = endpoint_parse(text, PORT_ANY, &e, error);
     if (rc == MU_OK) {
@@ -44,22 +44,27 @@ static int choose(const struct comm_config *config, struct address *addr_out, ch
     return rc;
 }
 
-int addr_choose(const struct comm_config *config, struct address *addr_out, char *error)
+int addr_choose(const char *address, const char *iface, struct address *addr_out, char *error)
 {
     char why[ADDRESS_ERROR_MAX];
-    const int rc = choose(config, addr_out, why);
+    const int rc = choose(address, iface, addr_out, why);
 
     if (rc != MU_OK) {
-        snprintf(error, COMM_ERROR_MAX, "can't listen: %.240s", why);
+        snprintf(error, LINK_ERROR_MAX, "can't listen: %.240s", why);
     }
     return rc;
 }
 
-void addr_local(uint16_t port, struct address *addr_out)
+int addr_local_type(enum link_class class)
+{
+    return class == LINK_GROUP ? SOCK_SEQPACKET : SOCK_STREAM;
+}
+
+void addr_local(enum link_class class, uint16_t port, struct address *addr_out)
 {
     struct address a = {.local.sun_family = AF_UNIX};
-    const int n = snprintf(a.local.sun_path + 1, sizeof(a.local.sun_path) - 1, "muster-data-%u",
-                           (unsigned)port);
+    const int n = snprintf(a.local.sun_path + 1, sizeof(a.local.sun_path) - 1, "muster-%s-%u",
+                           class == LINK_GROUP ? "data" : "help", (unsigned)port);
 
     a.n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     *addr_out = a;

@@ -2,17 +2,19 @@
  * know a key before anything else is parsed. Pure: bytes in, bytes out; the caller moves them, and
  * gives the randomness.
  *
- *   dialer    HELLO   magic, version, run, from, to, its nonce
+ *   dialer    HELLO   magic, version, class, run, from, to, its nonce
  *   listener  ANSWER  its nonce, and the hash of both nonces and all of HELLO with the run's key
  *   dialer    PROOF   the same hash for its own side
  *
- * The run's key says: of this job and run, no more. To act in a generation each side then proves,
- * over the same connection and again for every generation that it moves to, that it knows
+ * The class says what the connection is for. HELPER: the run's key is all that it takes.
+ *
+ * GROUP: the run's key says: of this job and run, no more. To act in a generation each side then
+ * proves, over the same connection and again for every generation that it moves to, that it knows
  * the key of that one (hello_proof()), bound to job, run, generation, both ranks and both nonces. A
  * connection that says anything else first, or an older generation than the other side's, is
  * closed. All hashes are HMAC-SHA256, compared in constant time. */
-#ifndef COMM_HELLO_H
-#define COMM_HELLO_H
+#ifndef LINK_HELLO_H
+#define LINK_HELLO_H
 
 #include "core/message.h"
 
@@ -21,16 +23,20 @@
 #define HELLO_BYTES 96        /* each of the three has this length, padded with zeros */
 #define HELLO_TIMEOUT_MS 5000 /* for all three together */
 
+enum link_class { LINK_GROUP, LINK_HELPER, LINK_CLASSES };
+
 struct hello_config {
     char job[NAME_MAX_LEN];
     uint32_t run;
     uint8_t run_key[KEY_BYTES];
     wid self;
+    uint8_t classes; /* of a listener: a bit for each that is served here */
 };
 
 /* What both sides know afterwards. */
 struct hello_session {
     wid peer;
+    enum link_class class;
     bool dialed;                   /* by this side */
     uint8_t id[HELLO_NONCE_BYTES]; /* a hash of both nonces: never the same twice */
 };
@@ -51,7 +57,7 @@ struct hello {
 };
 
 /* nonce: fresh random bytes, copied. dial: *out is what to send first (HELLO_BYTES). */
-void hello_dial(struct hello *h, const struct hello_config *config, wid to,
+void hello_dial(struct hello *h, const struct hello_config *config, enum link_class class, wid to,
                 const uint8_t nonce[HELLO_NONCE_BYTES], uint8_t out[HELLO_BYTES]);
 void hello_listen(struct hello *h, const struct hello_config *config,
                   const uint8_t nonce[HELLO_NONCE_BYTES]);

@@ -1,21 +1,12 @@
 /* Links in the tender's eyes: what it hears of them, what it does for those that are in no group,
  * and what becomes of the lost. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include "comm/shm.h"
+#include "link/stream.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
-
-#define CHECK_MS 2000
-
-/* The peer has given it up already. */
-bool link_hung_up(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
 
 /* What a TCP link carries is the engine's. Here its end is told, and, while it is in no group, its
  * first claim: so that one who is in a generation of the past hears it soon. A unix socket
@@ -33,29 +24,29 @@ static int pidfd_of(struct link *l)
     return l->path == COMM_SHM ? shm_link_pidfd(l) : -1;
 }
 
-void link_watch(struct tender *t, struct link *l)
+void link_watch(struct comm *c, struct link *l)
 {
     const uint32_t events = events_of(l);
 
     if (events == l->watched || l->readable) {
         return;
     }
-    (void)tender_watch(t, l->fd, events, WHAT_LINK, l->id);
+    (void)tender_watch(c->tender, l->fd, events, LINK_GROUP, l->id);
     if (pidfd_of(l) >= 0 && l->watched == 0) {
-        (void)tender_watch(t, pidfd_of(l), EPOLLIN, WHAT_LINK, l->id);
+        (void)tender_watch(c->tender, pidfd_of(l), EPOLLIN, LINK_GROUP, l->id);
     }
     l->watched = events;
 }
 
-static void unwatch(struct tender *t, struct link *l)
+static void unwatch(struct comm *c, struct link *l)
 {
     if (l->watched == 0) {
         return;
     }
     l->watched = 0;
-    tender_unwatch(t, l->fd);
+    tender_unwatch(c->tender, l->fd);
     if (pidfd_of(l) >= 0) {
-        tender_unwatch(t, pidfd_of(l));
+        tender_unwatch(c->tender, pidfd_of(l));
     }
 }
 
@@ -79,8 +70,10 @@ static struct link *find(struct comm *c, uint64_t id)
     return l;
 }
 
-void link_event(struct comm *c, uint64_t id)
+void link_event(void *comm, uint64_t id)
 {
+    struct comm *c = comm;
+
     pthread_mutex_lock(&c->lock);
     struct link *l = find(c, id);
 
@@ -89,11 +82,11 @@ void link_event(struct comm *c, uint64_t id)
         return;
     }
     if (l->path == COMM_SHM) {
-        c->tender->hearing = l;
+        c->tended->hearing = l;
         pthread_mutex_unlock(&c->lock);
         shm_link_hear(l);
         pthread_mutex_lock(&c->lock);
-        c->tender->hearing = NULL;
+        c->tended->hearing = NULL;
         pthread_cond_broadcast(&c->changed);
     } else if (!l->in_group && link_hung_up(l->fd)) {
         link_lose(l, MU_EPEER, "it has closed the connection");
@@ -113,7 +106,7 @@ static void take_out(struct comm *c, struct link *l)
         at = &(*at)->next;
     }
     *at = l->next;
-    unwatch(c->tender, l);
+    unwatch(c, l);
     count_lost(c, l);
     want_look(c, l->session.peer);
 }
@@ -122,7 +115,7 @@ void link_put_away(struct comm *c, struct link *l)
 {
     pthread_mutex_lock(&c->lock);
     take_out(c, l);
-    while (c->tender->hearing == l) {
+    while (c->tended->hearing == l) {
         pthread_cond_wait(&c->changed, &c->lock);
     }
     pthread_mutex_unlock(&c->lock);
@@ -188,24 +181,24 @@ static void tend_strangers(struct comm *c)
 /* Asks after hosts that have gone without a word. */
 uint64_t links_check(struct comm *c, uint64_t now_ns)
 {
-    struct tender *t = c->tender;
+    struct tended *k = c->tended;
     bool any = false;
-    const bool due = t->check_ns <= now_ns;
+    const bool due = k->check_ns <= now_ns;
 
     pthread_mutex_lock(&c->lock);
     for (struct link *l = c->links; l != NULL; l = l->next) {
         if (l->path == COMM_TCP && atomic_load(&l->lost) == MU_OK) {
             any = true;
-            if (due) {
-                tcp_link_check(l);
+            if (due && link_stream_is_silent(l->fd)) {
+                link_lose(l, MU_EPEER, "its host has not answered for too long");
             }
         }
     }
     pthread_mutex_unlock(&c->lock);
     if (due) {
-        t->check_ns = now_ns + CHECK_MS * MS;
+        k->check_ns = now_ns + STREAM_CHECK_MS * MS;
     }
-    return any ? t->check_ns : UINT64_MAX;
+    return any ? k->check_ns : UINT64_MAX;
 }
 
 bool links_sweep(struct comm *c)
@@ -213,7 +206,7 @@ bool links_sweep(struct comm *c)
     pthread_mutex_lock(&c->lock);
     for (struct link *l = c->links; l != NULL; l = l->next) {
         if (atomic_load(&l->lost) != MU_OK) {
-            unwatch(c->tender, l);
+            unwatch(c, l);
             count_lost(c, l);
         }
     }
@@ -229,7 +222,7 @@ bool links_sweep(struct comm *c)
     pthread_mutex_lock(&c->lock);
     for (struct link *l = c->links; l != NULL; l = l->next) {
         if (atomic_load(&l->lost) == MU_OK) {
-            link_watch(c->tender, l);
+            link_watch(c, l);
         }
     }
     pthread_mutex_unlock(&c->lock);

@@ -1,5 +1,5 @@
 /* Bytes through TLS. The handshake is made on the way. */
-#include "comm/tcp.h"
+#include "link/stream.h"
 #include "net/psk.h"
 #include "net/tls_bio.h"
 
@@ -9,9 +9,9 @@
 #include <string.h>
 
 /* After a call that gave rc: 0 if it only has to wait. */
-static ssize_t explain(struct tcp_link *t, int rc)
+static ssize_t explain(struct stream *s, int rc)
 {
-    struct tcp_tls *tls = t->tls;
+    struct stream_tls *tls = s->tls;
     const int error = SSL_get_error(tls->ssl, rc);
     BIO *below = SSL_get_rbio(tls->ssl);
 
@@ -23,23 +23,23 @@ static ssize_t explain(struct tcp_link *t, int rc)
 
     ERR_clear_error();
     if (tls_bio_errno(below) != 0) {
-        t->why = strerrordesc_np(tls_bio_errno(below));
+        s->why = strerrordesc_np(tls_bio_errno(below));
         return MU_EPEER;
     }
     if (BIO_eof(below) || error == SSL_ERROR_ZERO_RETURN) {
-        t->why = "it closed the connection";
+        s->why = "it closed the connection";
         return MU_EPEER;
     }
     snprintf(tls->text, sizeof(tls->text), "TLS failed (%s): is it set for all workers, or none?",
              reason != NULL ? reason : "unknown");
-    t->why = tls->text;
+    s->why = tls->text;
     return MU_EPROTO;
 }
 
 /* 1: done; 0: not yet. */
-static ssize_t shake_hands(struct tcp_link *t)
+static ssize_t shake_hands(struct stream *s)
 {
-    struct tcp_tls *tls = t->tls;
+    struct stream_tls *tls = s->tls;
 
     if (tls->proved) {
         return 1;
@@ -48,10 +48,10 @@ static ssize_t shake_hands(struct tcp_link *t)
     const int rc = SSL_do_handshake(tls->ssl);
 
     if (rc != 1) {
-        return explain(t, rc);
+        return explain(s, rc);
     }
     if (!psk_proved(tls->ssl)) {
-        t->why = "TLS did without the key";
+        s->why = "TLS did without the key";
         return MU_EPROTO;
     }
     tls->proved = true;
@@ -60,9 +60,9 @@ static ssize_t shake_hands(struct tcp_link *t)
 }
 
 /* OpenSSL has bytes that poll() knows nothing of: so it is read until it has no more. */
-ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n)
+ssize_t link_stream_tls_read(struct stream *s, struct iovec *pieces, uint32_t n)
 {
-    ssize_t rc = shake_hands(t);
+    ssize_t rc = shake_hands(s);
     size_t all = 0;
 
     if (rc != 1) {
@@ -72,11 +72,11 @@ ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n)
         size_t got = 0;
 
         ERR_clear_error();
-        const int ok = SSL_read_ex(t->tls->ssl, pieces[i].iov_base, pieces[i].iov_len, &got);
+        const int ok = SSL_read_ex(s->tls->ssl, pieces[i].iov_base, pieces[i].iov_len, &got);
 
         if (ok != 1) {
-            rc = explain(t, ok);
-            t->tls->wants = 0;
+            rc = explain(s, ok);
+            s->tls->wants = 0;
             return all > 0 ? (ssize_t)all : rc;
         }
         all += got;
@@ -87,9 +87,9 @@ ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n)
     return (ssize_t)all;
 }
 
-static ssize_t write_record(struct tcp_link *t)
+static ssize_t write_record(struct stream *s)
 {
-    struct tcp_tls *tls = t->tls;
+    struct stream_tls *tls = s->tls;
 
     while (tls->at < tls->n) {
         size_t sent = 0;
@@ -98,7 +98,7 @@ static ssize_t write_record(struct tcp_link *t)
         const int ok = SSL_write_ex(tls->ssl, tls->record + tls->at, tls->n - tls->at, &sent);
 
         if (ok != 1) {
-            const ssize_t rc = explain(t, ok);
+            const ssize_t rc = explain(s, ok);
 
             tls->wants = 0;
             return rc;
@@ -111,26 +111,26 @@ static ssize_t write_record(struct tcp_link *t)
 /* One record at a time: what is in it has been taken, whether it has left or not. OpenSSL wants a
  * write that could not be finished to be made again with the same bytes, which by then may be
  * gone from where they were. */
-ssize_t tcp_tls_write(struct tcp_link *t, struct iovec *pieces, uint32_t n)
+ssize_t link_stream_tls_write(struct stream *s, struct iovec *pieces, uint32_t n)
 {
-    struct tcp_tls *tls = t->tls;
-    ssize_t rc = shake_hands(t);
+    struct stream_tls *tls = s->tls;
+    ssize_t rc = shake_hands(s);
 
     if (rc == 1) {
-        rc = write_record(t);
+        rc = write_record(s);
     }
     if (rc != 1) {
         return rc;
     }
     tls->at = tls->n = 0;
-    for (uint32_t i = 0; i < n && tls->n < TCP_RECORD; i++) {
-        const size_t part = MIN(pieces[i].iov_len, TCP_RECORD - tls->n);
+    for (uint32_t i = 0; i < n && tls->n < STREAM_RECORD; i++) {
+        const size_t part = MIN(pieces[i].iov_len, STREAM_RECORD - tls->n);
 
         memcpy(tls->record + tls->n, pieces[i].iov_base, part);
         tls->n += part;
     }
     const size_t taken = tls->n;
 
-    rc = write_record(t);
+    rc = write_record(s);
     return rc < 0 ? rc : (ssize_t)taken;
 }
