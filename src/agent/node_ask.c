@@ -215,13 +215,13 @@ static const char *refuse(struct node *n, uint32_t slot, const struct msg_ask *m
 {
     const struct ask_rule *rule = ask_rule(m->kind);
 
-    if (n->ended) {
-        *rc_out = MU_EDONE;
-        return "the job is done";
-    }
     if (rule == NULL || !rule->workers) {
         *rc_out = MU_EINVAL;
         return "that is no question of workers; is the agent of this node an older one?";
+    }
+    if (n->ended && rule->policy != ASK_LATEST) { /* The last numbers may come after the end. */
+        *rc_out = MU_EDONE;
+        return "the job is done";
     }
     if (m->body_n > rule->max) {
         *rc_out = MU_ELIMIT;
