@@ -22,7 +22,7 @@
 
 #define WIRE_MAGIC 0x5254534du /* "MSTR" */
 #define WIRE_MAJOR 1
-#define WIRE_MINOR 7
+#define WIRE_MINOR 8
 #define WIRE_HEADER_BYTES 32
 #define WIRE_RECORD_HEADER_BYTES 12
 
