@@ -390,7 +390,7 @@ static void epochs_below_1_are_endless_until_the_steps_are_done(void **state)
     task = kit_take(A);
     tasks_version(kit, 99, &kit_out);
     kit_tick(0);
-    kit_take(B);
+    assert_int_equal(kit_get(B, &none), TASKS_WAIT);
     tasks_version(kit, 100, &kit_out);
     kit_tick(0);
     assert_int_equal(kit_get(B, &none), TASKS_FINISHED);
