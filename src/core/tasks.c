@@ -112,14 +112,15 @@ void tasks_reset(struct tasks *t)
 {
     struct tasks now = {
         .limits = t->limits,
-        .next_id = 1,
+        .next_id = MAX(t->next_id, 1), /* What was said of the last run means nothing in this */
+        .start = t->start,
         .scratch = t->scratch,
         .parked = t->parked,
         .won_ids = t->won_ids,
         .won = t->won,
         .won_links = t->won_links,
         .won_of_links = t->won_of_links,
-        .won_all = LIST_EMPTY,
+        .won_all = CHAIN_EMPTY,
         .entry_ids = t->entry_ids,
         .entries = t->entries,
         .back_links = t->back_links,
@@ -138,10 +139,10 @@ void tasks_reset(struct tasks *t)
         now.sets[i] = t->sets[i];
     }
     for (uint32_t i = 0; i < SLOTS_N; i++) {
-        now.passes[i] = (struct pass){.bits = t->passes[i].bits, .back = LIST_EMPTY};
+        now.passes[i] = (struct pass){.bits = t->passes[i].bits, .back = CHAIN_EMPTY};
     }
     for (uint32_t i = 0; i < TASK_KINDS; i++) {
-        now.holds[i] = LIST_EMPTY;
+        now.holds[i] = CHAIN_EMPTY;
     }
     *t = now;
     table_reset(&t->won_ids);

@@ -89,7 +89,7 @@ struct tasks;
 int tasks_init(const char *job, const struct tasks_limits *limits, struct tasks **t_out);
 void tasks_close(struct tasks *t); /* NULL is fine */
 
-/* As new: another run of the job. */
+/* As new, for another run of the job; but no id or attempt is used again. */
 void tasks_reset(struct tasks *t);
 size_t tasks_memory(const struct tasks *t);
 

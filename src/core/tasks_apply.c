@@ -52,14 +52,14 @@ static void won_add(struct tasks *t, uint64_t id, uint32_t w, uint64_t number)
     uint32_t i = table_add(&t->won_ids, id);
 
     t->won[i] = (struct won){number, w};
-    list_push(&t->won_all, t->won_links, i);
-    list_push(&t->workers[w].won, t->won_of_links, i);
+    chain_push(&t->won_all, t->won_links, i);
+    chain_push(&t->workers[w].won, t->won_of_links, i);
 }
 
 void won_drop(struct tasks *t, uint32_t i)
 {
-    list_drop(&t->won_all, t->won_links, i);
-    list_drop(&t->workers[t->won[i].worker].won, t->won_of_links, i);
+    chain_drop(&t->won_all, t->won_links, i);
+    chain_drop(&t->workers[t->won[i].worker].won, t->won_of_links, i);
     table_drop(&t->won_ids, i);
 }
 
@@ -398,9 +398,19 @@ static int apply_eval(struct tasks *t, const struct rec_tasks_eval *r)
 
 /* ---- snapshots ---- */
 
+static bool any_open(const struct tasks *t)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < SLOTS_N; i++) {
+        any |= t->passes[i].open;
+    }
+    return any;
+}
+
 static int apply_state(struct tasks *t, const struct rec_tasks_state *r)
 {
-    if (t->next_id != 1 || r->next_id == 0 || r->start >= 1u << 24 ||
+    if (any_open(t) || r->next_id < t->next_id || r->start >= 1u << 24 ||
         r->waiting_n > TASKS_WAITING_MAX) {
         return MU_ECORRUPT;
     }

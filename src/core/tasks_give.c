@@ -47,13 +47,14 @@ uint32_t entry_open(struct tasks *t, uint64_t id, uint8_t slot)
     return e;
 }
 
-static void begin_hold(struct tasks *t, uint32_t h, uint32_t w, uint64_t attempt, uint64_t number)
+static void begin_hold(struct tasks *t, uint32_t h, uint32_t w, uint64_t attempt, uint64_t number,
+                       bool claimed)
 {
     uint8_t kind = entry_pass(t, h / 2)->kind;
 
-    *hold_at(t, h) = (struct hold){attempt, w, t->clock_ms, number, t->claims_n};
-    list_push(&t->holds[kind], t->hold_links, h);
-    list_push(&t->workers[w].holds, t->hold_of_links, h);
+    *hold_at(t, h) = (struct hold){attempt, w, t->clock_ms, number, claimed, t->claims_n};
+    chain_push(&t->holds[kind], t->hold_links, h);
+    chain_push(&t->workers[w].holds, t->hold_of_links, h);
 }
 
 void hold_end(struct tasks *t, uint32_t h)
@@ -61,8 +62,8 @@ void hold_end(struct tasks *t, uint32_t h)
     struct hold *hold = hold_at(t, h);
 
     if (hold->worker != NONE) {
-        list_drop(&t->holds[entry_pass(t, h / 2)->kind], t->hold_links, h);
-        list_drop(&t->workers[hold->worker].holds, t->hold_of_links, h);
+        chain_drop(&t->holds[entry_pass(t, h / 2)->kind], t->hold_links, h);
+        chain_drop(&t->workers[hold->worker].holds, t->hold_of_links, h);
         hold->worker = NONE;
     }
 }
@@ -73,7 +74,7 @@ void entry_pend(struct tasks *t, uint32_t e)
     hold_end(t, 2 * e);
     hold_end(t, 2 * e + 1);
     if (t->entries[e].state == ENTRY_BACK) {
-        list_drop(&entry_pass(t, e)->back, t->back_links, e);
+        chain_drop(&entry_pass(t, e)->back, t->back_links, e);
     }
     t->entries[e].state = ENTRY_PENDING;
 }
@@ -81,7 +82,7 @@ void entry_pend(struct tasks *t, uint32_t e)
 void entry_back(struct tasks *t, uint32_t e)
 {
     t->entries[e].state = ENTRY_BACK;
-    list_push(&entry_pass(t, e)->back, t->back_links, e);
+    chain_push(&entry_pass(t, e)->back, t->back_links, e);
     t->again_n++;
 }
 
@@ -143,7 +144,7 @@ uint32_t worker_open(struct tasks *t, wid worker)
     }
     w = table_add(&t->worker_ids, worker);
     if (w != NONE) {
-        t->workers[w] = (struct worker){.holds = LIST_EMPTY, .won = LIST_EMPTY};
+        t->workers[w] = (struct worker){.holds = CHAIN_EMPTY, .won = CHAIN_EMPTY};
     }
     return w;
 }
@@ -179,19 +180,19 @@ static void tell(struct tasks *t, const struct pass *p, uint32_t position, uint6
     }
 }
 
-static uint64_t new_attempt(struct tasks *t)
+static uint64_t new_attempt(struct tasks *t, bool loose)
 {
     t->given_n++;
-    return (uint64_t)t->start << COUNTER_BITS | ++t->counter;
+    return (uint64_t)t->start << COUNTER_BITS | ++t->counter << 1 | loose;
 }
 
 static void give(struct tasks *t, uint32_t e, uint32_t k, uint32_t w, struct task *out)
 {
     struct pass *p = entry_pass(t, e);
-    uint64_t attempt = new_attempt(t);
+    uint64_t attempt = new_attempt(t, false);
 
     t->entries[e].state = ENTRY_DOING;
-    begin_hold(t, 2 * e + k, w, attempt, t->workers[w].asked);
+    begin_hold(t, 2 * e + k, w, attempt, t->workers[w].asked, false);
     tell(t, p, (uint32_t)(t->entry_ids.keys[e] - p->first_id), attempt, out);
 }
 
@@ -251,12 +252,12 @@ static bool give_of(struct tasks *t, uint32_t slot, uint32_t w, struct tasks_out
         if (p->block_at == p->block_end) {
             return false;
         }
-        tell(t, p, p->block_at++, new_attempt(t), task);
+        tell(t, p, p->block_at++, new_attempt(t, true), task);
         t->due |= p->block_at == p->block_end;
         return true;
     }
     if (e != NONE) {
-        list_drop(&p->back, t->back_links, e);
+        chain_drop(&p->back, t->back_links, e);
         t->entries[e].holds[1].attempt =
             MUTATED(ATTEMPT_FENCE) ? t->entries[e].holds[0].attempt : 0;
     } else {
@@ -346,7 +347,8 @@ int tasks_get(struct tasks *t, wid worker, uint64_t number, uint32_t n, uint64_t
     *given = (struct tasks_given){.version = t->version, .parked_n = t->parked_n};
     if (number == of->asked && of->given_n > 0) {
         given->tasks_n = give_again(t, w, n, tasks);
-    } else {
+    }
+    if (given->tasks_n == 0) { /* … or all of that was taken back meanwhile. */
         of->asked = number;
         of->given_n = 0;
         while (RULE(START_IS_DURABLE, t->started) && given->tasks_n < n &&
@@ -365,7 +367,7 @@ int tasks_get(struct tasks *t, wid worker, uint64_t number, uint32_t n, uint64_t
 
 /* A task of an earlier life that nobody has claimed yet; or one that was given up and not given out
  * again; or that an older attempt has claimed. */
-static void adopt(struct tasks *t, uint32_t w, const struct task_held *held)
+static void adopt(struct tasks *t, uint32_t w, uint64_t got, const struct task_held *held)
 {
     struct pass *p = pass_of(t, held->id);
     uint32_t e = table_find(&t->entry_ids, held->id);
@@ -377,7 +379,7 @@ static void adopt(struct tasks *t, uint32_t w, const struct task_held *held)
         e = attempt_before(t, held->attempt) ? entry_open(t, held->id, (uint8_t)(p - t->passes))
                                              : NONE;
         if (e != NONE) {
-            begin_hold(t, 2 * e, w, held->attempt, 0);
+            begin_hold(t, 2 * e, w, held->attempt, got, true);
         }
         return;
     }
@@ -392,17 +394,17 @@ static void adopt(struct tasks *t, uint32_t w, const struct task_held *held)
             hold->seen = t->claims_n;
         } else if (hold->worker == NONE) {
             if (entry->state == ENTRY_BACK) {
-                list_drop(&p->back, t->back_links, e);
+                chain_drop(&p->back, t->back_links, e);
                 entry->state = ENTRY_DOING;
             }
-            begin_hold(t, 2 * e + k, w, held->attempt, hold->number);
+            begin_hold(t, 2 * e + k, w, held->attempt, got, true);
         }
         return;
     }
     if (entry->state == ENTRY_DOING && attempt_before(t, held->attempt) &&
         held->attempt > entry->holds[0].attempt && entry->holds[1].attempt == 0) {
         hold_end(t, 2 * e);
-        begin_hold(t, 2 * e, w, held->attempt, 0);
+        begin_hold(t, 2 * e, w, held->attempt, got, true);
     }
 }
 
@@ -418,7 +420,7 @@ void tasks_claim(struct tasks *t, wid worker, uint64_t got, const struct task_he
     }
     t->claims_n++;
     for (uint32_t i = 0; i < held_n; i++) {
-        adopt(t, w, &held[i]);
+        adopt(t, w, got, &held[i]);
     }
     for (h = t->workers[w].holds.first; h != NONE; h = next) {
         next = t->hold_of_links[h].next;

@@ -51,7 +51,7 @@ void pass_open(struct tasks *t, const struct rec_tasks_pass *r)
         .n = n,
         .parked_n = r->parked_n,
         .bits = p->bits,
-        .back = LIST_EMPTY,
+        .back = CHAIN_EMPTY,
     };
     if (r->kind < TASK_SETS) {
         mu_assert(order_init(&p->order, t->sets[r->kind].head.seed, r->epoch, n) == MU_OK);

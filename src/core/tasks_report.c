@@ -40,8 +40,11 @@ static uint8_t judge_settled(const struct tasks *t, const struct tasks_report *r
 }
 
 /* … of a pass that is not there any more. */
-static uint8_t judge_gone(const struct tasks *t, const struct tasks_report *r, uint64_t id)
+static uint8_t judge_gone(const struct tasks *t, const struct tasks_report *r,
+                          const struct task_item *item)
 {
+    uint64_t id = item->id;
+
     for (uint32_t i = 0; i < 2 && t->cleared; i++) {
         const struct pass *p = &t->passes[i];
 
@@ -53,7 +56,8 @@ static uint8_t judge_gone(const struct tasks *t, const struct tasks_report *r, u
     if (id == 0 || id >= t->next_id) {
         return TASK_OVER;
     }
-    return t->sets[TASK_TRAINING].head.loose ? TASK_COUNTED : judge_settled(t, r, id);
+    /* Attempts at loose tasks are the odd ones. */
+    return item->attempt % 2 == 1 ? TASK_COUNTED : judge_settled(t, r, id);
 }
 
 static uint8_t judge(struct tasks *t, const struct tasks_report *r, const struct task_item *item)
@@ -62,7 +66,7 @@ static uint8_t judge(struct tasks *t, const struct tasks_report *r, const struct
     uint32_t e = table_find(&t->entry_ids, item->id);
 
     if (p == NULL) {
-        return judge_gone(t, r, item->id);
+        return judge_gone(t, r, item);
     }
     if (pass_loose(t, p)) {
         return item->failed ? TASK_NOTED : TASK_COUNTED; /* By nobody. */
@@ -172,7 +176,7 @@ static uint32_t took_ms(const struct tasks *t, uint32_t e, uint64_t attempt)
     for (uint32_t k = 0; k < 2; k++) {
         const struct hold *hold = &t->entries[e].holds[k];
 
-        if (hold->attempt == attempt && hold->number != 0) {
+        if (hold->attempt == attempt && !hold->claimed) {
             return (uint32_t)MIN(MAX(t->clock_ms - hold->given_ms, 1), UINT32_MAX);
         }
     }
@@ -189,6 +193,11 @@ static uint32_t entry_for(struct tasks *t, uint64_t id)
 static void fail(struct tasks *t, const struct tasks_report *r, const struct task_item *item,
                  struct tasks_out *out)
 {
+    bool unclaimed = table_find(&t->entry_ids, item->id) == NONE;
+
+    if (unclaimed && t->clock_ms < t->grace_ms) {
+        return; /* Somebody else may yet claim a newer attempt; if not, it is given out then. */
+    }
     uint32_t e = entry_for(t, item->id);
     struct entry *entry = &t->entries[e];
     char text[TEXT_MAX_LEN];

@@ -68,7 +68,7 @@ struct pass {
     bool filling;                 /* … or one that changes this one */
     uint32_t next;                /* the first position that was not looked at */
     uint32_t block_at, block_end; /* loose: reserved and to be given out */
-    struct list back;             /* entries */
+    struct chain back;            /* entries */
 };
 
 /* ---- what this life knows of tasks that are given out ---- */
@@ -81,7 +81,8 @@ struct hold {
     uint64_t attempt; /* 0: none */
     uint32_t worker;  /* NONE: it is over */
     uint64_t given_ms;
-    uint64_t number; /* of the question; 0: it was claimed */
+    uint64_t number; /* of the question, or the last one before it was claimed */
+    bool claimed;    /* since when it works on it is not known */
     uint64_t seen;   /* the last claim that has it */
 };
 
@@ -97,8 +98,8 @@ struct worker {
     uint64_t asked;     /* number of its last question */
     uint32_t given_n;   /* and how many it was given */
     uint32_t pending_n; /* records that name it */
-    struct list holds;
-    struct list won;
+    struct chain holds;
+    struct chain won;
 };
 
 struct won {
@@ -148,7 +149,7 @@ struct tasks {
     struct won *won;
     struct link *won_links;    /* of all, in the order of their records */
     struct link *won_of_links; /* … of a worker */
-    struct list won_all;
+    struct chain won_all;
 
     /* Of this life. */
     uint64_t version;
@@ -169,7 +170,7 @@ struct tasks {
     struct link *back_links;    /* by entry */
     struct link *hold_links;    /* of a kind, oldest first */
     struct link *hold_of_links; /* of a worker */
-    struct list holds[TASK_KINDS];
+    struct chain holds[TASK_KINDS];
     struct table worker_ids;
     struct worker *workers;
     uint32_t worker_hand;

@@ -92,7 +92,7 @@ void table_drop(struct table *t, uint32_t slot)
     t->n--;
 }
 
-void list_push(struct list *l, struct link *links, uint32_t i)
+void chain_push(struct chain *l, struct link *links, uint32_t i)
 {
     links[i] = (struct link){NONE, l->last};
     if (l->last == NONE) {
@@ -103,7 +103,7 @@ void list_push(struct list *l, struct link *links, uint32_t i)
     l->last = i;
 }
 
-void list_drop(struct list *l, struct link *links, uint32_t i)
+void chain_drop(struct chain *l, struct link *links, uint32_t i)
 {
     struct link at = links[i];
 

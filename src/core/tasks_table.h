@@ -33,13 +33,13 @@ struct link {
     uint32_t next, prev;
 };
 
-struct list {
+struct chain {
     uint32_t first, last;
 };
 
-#define LIST_EMPTY ((struct list){NONE, NONE})
+#define CHAIN_EMPTY ((struct chain){NONE, NONE})
 
-void list_push(struct list *l, struct link *links, uint32_t i);
-void list_drop(struct list *l, struct link *links, uint32_t i);
+void chain_push(struct chain *l, struct link *links, uint32_t i);
+void chain_drop(struct chain *l, struct link *links, uint32_t i);
 
 #endif
