@@ -647,6 +647,7 @@ struct rec_config {
 #define TASKS_FILE_MAX 512 /* of a file's or shard's */
 #define TASKS_PART_MAX 64  /* files described at once */
 #define TASKS_REPORT_MAX 256
+#define TASKS_WINDOW 16 /* reports of a worker that may be without an answer */
 #define TASKS_METRICS_MAX 16
 #define TASKS_METRIC_WORDS 38   /* of a mean, as it is kept */
 #define TASKS_COUNTS_MAX 7168   /* of all histograms of an evaluation */

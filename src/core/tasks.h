@@ -201,7 +201,7 @@ struct task_item {
 
 struct tasks_report {
     wid worker;
-    uint64_t number; /* from 1; the same when it is repeated */
+    uint64_t number; /* from 1, at most acked + TASKS_WINDOW; the same when it is repeated */
     uint64_t acked;  /* the answers to all up to this one have reached the worker */
     uint32_t items_n;
     const struct task_item *items;
@@ -228,6 +228,10 @@ const char *task_verdict_text(enum task_verdict v);
  * again, something of it is being written; MU_EINVAL. */
 int tasks_report(struct tasks *t, const struct tasks_report *report, uint64_t now_ms,
                  struct tasks_out *out, uint8_t *verdicts, bool *pending, char *why, size_t cap);
+
+/* The answers to all reports up to this one have reached a worker, as it says with its questions,
+ * too: it costs a record only when there is little room left for more results. */
+void tasks_acked(struct tasks *t, wid worker, uint64_t acked, struct tasks_out *out);
 
 /* ---- evaluation ---- */
 

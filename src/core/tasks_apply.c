@@ -285,7 +285,7 @@ static bool items_fit(struct tasks *t, const struct rec_tasks_done *r)
         p->bits[k / 64] |= UINT64_C(1) << k % 64;
     }
     unmark(t, r, n);
-    return n == r->items_n && n > 0;
+    return n == r->items_n;
 }
 
 /* A record of a result is not on its way any more. In a replay it never was. */

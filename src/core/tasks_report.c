@@ -94,6 +94,11 @@ static uint8_t judge(struct tasks *t, const struct tasks_report *r, const struct
 
 static int check_items(const struct tasks_report *r, char *why, size_t cap)
 {
+    if (r->number > r->acked && r->number - r->acked > TASKS_WINDOW) {
+        text_say(why, cap, "%d reports wait for an answer: no more before the oldest has one",
+                 TASKS_WINDOW);
+        return MU_EINVAL;
+    }
     if (r->items_n == 0 || r->items_n > TASKS_REPORT_MAX || r->number <= r->acked) {
         text_say(why, cap,
                  "a report has a number above those that were answered (%" PRIu64
@@ -241,6 +246,31 @@ static void send(struct tasks *t, const struct tasks_report *r, uint32_t w, uint
     tasks_put(out, &record);
 }
 
+/* Is there anything to forget, and need for it? */
+static bool ack_due(const struct tasks *t, const struct worker *of, uint64_t acked)
+{
+    if (of->pending_n > 0 || t->won_ids.n + t->won_pending <= t->won_ids.cap / 2) {
+        return false;
+    }
+    for (uint32_t i = of->won.first; i != NONE; i = t->won_of_links[i].next) {
+        if (t->won[i].number <= acked) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A record of no results. */
+void tasks_acked(struct tasks *t, wid worker, uint64_t acked, struct tasks_out *out)
+{
+    uint32_t w = table_find(&t->worker_ids, worker);
+    struct tasks_report r = {.worker = worker, .number = acked + 1, .acked = acked};
+
+    if (w != NONE && acked < UINT64_MAX && ack_due(t, &t->workers[w], acked)) {
+        send(t, &r, w, 0, out);
+    }
+}
+
 int tasks_report(struct tasks *t, const struct tasks_report *report, uint64_t now_ms,
                  struct tasks_out *out, uint8_t *verdicts, bool *pending, char *why, size_t cap)
 {
@@ -258,6 +288,9 @@ int tasks_report(struct tasks *t, const struct tasks_report *report, uint64_t no
         verdicts[i] = judge(t, report, &report->items[i]);
     }
     rc = rc == MU_OK ? check_room(t, report, verdicts, why, cap) : rc;
+    if (rc == MU_EAGAIN) {
+        tasks_acked(t, report->worker, report->acked, out);
+    }
     rc = rc == MU_OK ? check_metrics(t, report, verdicts[0], why, cap) : rc;
     if (rc != MU_OK) {
         return rc;

@@ -236,7 +236,7 @@ void disk_crash(struct world *w)
     drop(d->fresh, &d->fresh_n);
     for (uint32_t i = 0; i < w->messages_n;
          i++) { /* What was sent to it goes with its connections. */
-        w->messages[i].at_ms = w->messages[i].kind <= MSG_GONE ? 0 : w->messages[i].at_ms;
+        w->messages[i].at_ms = w->messages[i].kind == MSG_GIVEN ? w->messages[i].at_ms : 0;
     }
     w->sync_ms = 0;
     w->waiting_n = 0;

@@ -42,6 +42,7 @@ static void on_get(struct world *w, const struct message *m)
     struct task tasks[HELD_MAX];
     struct tasks_given given;
 
+    tasks_acked(w->tasks, m->worker, m->acked, &disk_out);
     if (tasks_get(w->tasks, m->worker, m->number, m->n, w->now_ms, &disk_out, tasks, &given) !=
         MU_OK) {
         return;

@@ -117,6 +117,7 @@ static void ask(struct world *w, struct worker *worker)
     m = world_send(w, MSG_GET, worker->self);
     if (m != NULL) {
         m->number = worker->asked;
+        m->acked = worker->acked;
         m->n = MIN(room, 3);
     }
 }
@@ -140,6 +141,17 @@ static void send_report(struct world *w, const struct worker *worker, struct say
     }
 }
 
+/* Two attempts at one task are two reports. */
+static bool in_says(const struct says *s, uint64_t id)
+{
+    for (uint32_t i = 0; s->number != 0 && i < s->items_n; i++) {
+        if (s->items[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What is ready goes into one report, evaluation one by one. */
 static void report(struct world *w, struct worker *worker)
 {
@@ -148,7 +160,7 @@ static void report(struct world *w, struct worker *worker)
     for (uint32_t i = 0; i < REPORTS_MAX; i++) {
         if (worker->says[i].number != 0 && w->now_ms >= worker->says[i].again_ms) {
             send_report(w, worker, &worker->says[i]);
-        } else if (worker->says[i].number == 0) {
+        } else if (worker->says[i].number == 0 && worker->reported < worker->acked + REPORTS_MAX) {
             s = &worker->says[i];
         }
     }
@@ -159,7 +171,7 @@ static void report(struct world *w, struct worker *worker)
         struct held *h = &worker->held[i];
         bool alone = h->task.kind == TASK_EVALUATION;
 
-        if (h->report != 0 || h->done_ms == 0 || w->now_ms < h->done_ms ||
+        if (in_says(s, h->task.id) || h->report != 0 || h->done_ms == 0 || w->now_ms < h->done_ms ||
             (alone && s->number != 0)) {
             continue;
         }
