@@ -222,6 +222,9 @@ static void turn(struct world *w)
     if (w->now_ms < UNREST_MS && prng_chance(&w->prng, 20000)) {
         w->version += world_between(w, 0, 10);
     }
+    if (!w->healed && prng_chance(&w->prng, 5000)) { /* people want to know */
+        tasks_evaluate(w->tasks, w->version, &disk_out, NULL, 0);
+    }
     if (w->healed) {
         tasks_version(w->tasks, w->version, &disk_out);
     } else if (prng_chance(&w->prng, 100000)) {
