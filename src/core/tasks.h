@@ -22,7 +22,7 @@
 #ifndef CORE_TASKS_H
 #define CORE_TASKS_H
 
-#include "core/message.h"
+#include "core/message_tasks.h"
 
 /* Records: numbers of wire/table.def, where they are for ever. */
 enum tasks_kind {

@@ -242,7 +242,7 @@ static void keep_result(struct tasks *t, uint64_t version)
     *result = (struct tasks_result){.version = version, .metrics_n = t->metrics.n};
     for (uint32_t i = 0; i < t->metrics.n; i++) {
         strcpy(result->metrics[i].name, t->metrics.of[i].name);
-        result->metrics[i].value = metrics_value(&t->metrics, i);
+        result->metrics[i].value = sums_value(&t->metrics, i);
     }
     t->metrics.n = t->metrics.words_n = 0;
 }
@@ -306,7 +306,7 @@ static int apply_done(struct tasks *t, const struct rec_tasks_done *r)
     if (r->number <= r->acked || !items_fit(t, r) ||
         (r->metrics_n > 0 &&
          (r->items_n != 1 || pass_of(t, r->items[0].id)->kind != TASK_EVALUATION ||
-          !metrics_fit(&t->metrics, r->metrics, r->metrics_n, r->values_n, &fresh, NULL, 0)))) {
+          !sums_fit(&t->metrics, r->metrics, r->metrics_n, r->values_n, &fresh, NULL, 0)))) {
         return MU_ECORRUPT;
     }
     w = worker_open(t, r->worker);
@@ -316,7 +316,7 @@ static int apply_done(struct tasks *t, const struct rec_tasks_done *r)
     done_ended(t, w, r);
     won_acked(t, w, MUTATED(KEPT_UNTIL_ACKED) ? r->number : r->acked);
     if (r->metrics_n > 0) {
-        metrics_add(&t->metrics, r->metrics, r->metrics_n, r->values);
+        sums_add(&t->metrics, r->metrics, r->metrics_n, r->values);
     }
     for (uint32_t i = 0; i < r->items_n; i++) {
         const struct task_done *item = &r->items[i];
@@ -470,7 +470,7 @@ static int apply_won(struct tasks *t, const struct rec_tasks_won *r)
 static int apply_metrics(struct tasks *t, const struct rec_tasks_metrics *r)
 {
     if (!r->over) {
-        return metrics_load(&t->metrics, r->metrics, r->metrics_n, r->values, r->values_n)
+        return sums_load(&t->metrics, r->metrics, r->metrics_n, r->values, r->values_n)
                    ? MU_OK
                    : MU_ECORRUPT;
     }

@@ -164,8 +164,8 @@ static bool shape_valid(const struct task_metric *m)
                                                m->n % 2 == 0 && m->n <= TASKS_COUNTS_MAX);
 }
 
-bool metrics_fit(const struct metrics *m, const struct task_metric *of, uint32_t n,
-                 uint32_t values_n, bool *fresh_out, char *why, size_t cap)
+bool sums_fit(const struct metrics *m, const struct task_metric *of, uint32_t n, uint32_t values_n,
+              bool *fresh_out, char *why, size_t cap)
 {
     uint32_t said = 0, kept = m->words_n, all = m->n;
 
@@ -214,7 +214,7 @@ bool metrics_fit(const struct metrics *m, const struct task_metric *of, uint32_t
     return true;
 }
 
-void metrics_add(struct metrics *m, const struct task_metric *of, uint32_t n, const uint8_t *values)
+void sums_add(struct metrics *m, const struct task_metric *of, uint32_t n, const uint8_t *values)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = find(m, of[i].name);
@@ -243,7 +243,7 @@ void metrics_add(struct metrics *m, const struct task_metric *of, uint32_t n, co
     }
 }
 
-double metrics_value(const struct metrics *m, uint32_t i)
+double sums_value(const struct metrics *m, uint32_t i)
 {
     const uint64_t *from = &m->words[m->at[i]];
     struct exact sum;
@@ -255,8 +255,8 @@ double metrics_value(const struct metrics *m, uint32_t i)
     return exact_get(&sum) / (double)from[MEAN_WORDS - 1];
 }
 
-bool metrics_load(struct metrics *m, const struct task_metric *of, uint32_t n,
-                  const uint8_t *values, uint32_t values_n)
+bool sums_load(struct metrics *m, const struct task_metric *of, uint32_t n, const uint8_t *values,
+               uint32_t values_n)
 {
     uint32_t words_n = 0;
 

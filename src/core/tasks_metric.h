@@ -4,7 +4,7 @@
 #ifndef CORE_TASKS_METRIC_H
 #define CORE_TASKS_METRIC_H
 
-#include "core/message.h"
+#include "core/message_tasks.h"
 
 /* A sum as an integer of 2176 bits in two's complement, whose unit is the smallest f64; then a word
  * of flags: what was not finite. Zeros are the sum of nothing. */
@@ -35,15 +35,14 @@ struct metrics {
 
 /* Can they be added? A sentence in why if not. fresh_out: some were not there before. values_n:
  * bytes. */
-bool metrics_fit(const struct metrics *m, const struct task_metric *of, uint32_t n,
-                 uint32_t values_n, bool *fresh_out, char *why, size_t cap);
-void metrics_add(struct metrics *m, const struct task_metric *of, uint32_t n,
-                 const uint8_t *values);
-double metrics_value(const struct metrics *m, uint32_t i);
+bool sums_fit(const struct metrics *m, const struct task_metric *of, uint32_t n, uint32_t values_n,
+              bool *fresh_out, char *why, size_t cap);
+void sums_add(struct metrics *m, const struct task_metric *of, uint32_t n, const uint8_t *values);
+double sums_value(const struct metrics *m, uint32_t i);
 
 /* As they are kept, for a snapshot. false: they make no sense. */
-bool metrics_load(struct metrics *m, const struct task_metric *of, uint32_t n,
-                  const uint8_t *values, uint32_t values_n);
+bool sums_load(struct metrics *m, const struct task_metric *of, uint32_t n, const uint8_t *values,
+               uint32_t values_n);
 
 static inline uint64_t word_get(const uint8_t *p)
 {

@@ -133,7 +133,7 @@ static int check_metrics(struct tasks *t, const struct tasks_report *r, uint8_t 
                  r->items[0].id);
         return MU_EINVAL;
     }
-    if (!metrics_fit(&t->metrics, r->metrics, r->metrics_n, r->values_n, &fresh, why, cap)) {
+    if (!sums_fit(&t->metrics, r->metrics, r->metrics_n, r->values_n, &fresh, why, cap)) {
         return MU_EINVAL;
     }
     if (fresh && t->metrics_pending > 0) {
