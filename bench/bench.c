@@ -1,6 +1,7 @@
 #include "bench.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static int results_n;
@@ -21,6 +22,23 @@ void bench_result(const char *name, double value, const char *unit)
 void bench_end(void)
 {
     printf("\n]}\n");
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(double *values, size_t n, double *spread_out)
+{
+    double median;
+
+    qsort(values, n, sizeof(values[0]), ascending);
+    median = (values[(n - 1) / 2] + values[n / 2]) / 2;
+    *spread_out = (values[n - 1] - values[0]) / median * 100;
+    return median;
 }
 
 double bench_now(void)

@@ -18,6 +18,10 @@ void bench_begin(const char *bench);
 void bench_result(const char *name, double value, const char *unit);
 void bench_end(void);
 
+/* Of n values, which it sorts. Sets *spread_out to how far the largest is from the smallest, in
+ * percent of the median. */
+double bench_median(double *values, size_t n, double *spread_out);
+
 /* Seconds on the monotonic clock. */
 double bench_now(void);
 

@@ -332,13 +332,6 @@ static void measure(struct shape shape, double out[FIGURES_N])
 
 /* ---- the table ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static void publish(struct shape shape, double (*all)[FIGURES_N], int repeats,
                     double medians[FIGURES_N])
 {
@@ -351,9 +344,7 @@ static void publish(struct shape shape, double (*all)[FIGURES_N], int repeats,
         for (int k = 0; k < repeats; k++) {
             values[k] = all[k][f] * FIGURES[f].scale;
         }
-        qsort(values, (size_t)repeats, sizeof(values[0]), ascending);
-        medians[f] = values[repeats / 2];
-        spread = (values[repeats - 1] - values[0]) / medians[f] * 100;
+        medians[f] = bench_median(values, (size_t)repeats, &spread);
         if (f == RENEW || f == REPORT || f == TICK) {
             spread_max = MAX(spread_max, spread);
         }

@@ -121,6 +121,7 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
     case AGENT_LIFE:
     case AGENT_TELL_GENERATION:
     case AGENT_TELL_ACTIVE:
+    case AGENT_TELL_ROSTER:
     case AGENT_TELL_LEASE:
     case AGENT_TELL_ENDED:
     case AGENT_DONE:

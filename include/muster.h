@@ -163,6 +163,59 @@ MU_API void mu_world_free(mu_world_info *world);
  * MU_ETIMEDOUT, MU_EDONE, MU_EPEER (its agent is gone). */
 MU_API int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms);
 
+/* ---- those who help ----
+ *
+ * A chief, a parameter server or an evaluator (`muster run --role chief|ps|evaluator`) is in no
+ * generation: it computes nothing with the others, who find it by the roster, and the job waits for
+ * none of them. So is a worker that serves instead of training. It has a lease, and is started
+ * again when it dies, or stops for good:
+ *
+ *     mu_join(NULL, &run);
+ *     load();
+ *     while (mu_serve(run, 100) == MU_OK) {   // MU_EDONE: the job is done
+ *         answer();
+ *     }
+ *     mu_leave(run);
+ *
+ * The job is done when those who train have finished; in a job that nobody trains, when the chief
+ * has. Calls for those who train give MU_EINVAL here. */
+
+enum mu_role { MU_WORKER, MU_CHIEF, MU_PS, MU_EVALUATOR };
+
+/* From now on this worker is in the roster as one that serves. Returns MU_OK when timeout_ms is
+ * over (0: at once); it goes on serving. MU_EDONE: the run is over. MU_ELEFT: this worker was to
+ * leave. MU_EINVAL: it trains, or the job runs in restart mode. MU_EPEER (its agent is gone). */
+MU_API int mu_serve(mu_run *run, int64_t timeout_ms);
+
+enum mu_standing {
+    MU_WARMING, /* it helps, and does not serve yet */
+    MU_SERVING,
+    MU_MEMBER /* of the newest generation */
+};
+
+typedef struct mu_peer {
+    uint64_t id; /* of this life of it: whoever takes its place has a higher one */
+    enum mu_role role;
+    enum mu_standing standing;
+    int number; /* MU_MEMBER: its rank. MU_CHIEF, MU_PS, MU_EVALUATOR: from 0 among those of its
+                 * role, and whoever takes its place has it again. A worker that serves: -1 */
+    const char *address; /* where it listens */
+} mu_peer;
+
+typedef struct mu_roster_info {
+    uint64_t version; /* grows with every change that this worker hears of */
+    size_t n;
+    mu_peer *items; /* members by rank, then the others by role and number */
+} mu_roster_info;
+
+/* Who is there: the members of the newest generation, and all who help and are not known to be
+ * lost. Waits until its version is above `after`: 0 gives it as it is now, and its own version
+ * waits for the next change. While the orchestrator is away it stays as it was. On success
+ * *roster_out is to be released by mu_roster_free(). MU_ETIMEDOUT, MU_EDONE, MU_EPEER (its agent is
+ * gone), MU_ENOMEM. */
+MU_API int mu_roster(mu_run *run, uint64_t after, int64_t timeout_ms, mu_roster_info *roster_out);
+MU_API void mu_roster_free(mu_roster_info *roster);
+
 typedef struct mu_value {
     const char *address; /* whose it is */
     const void *data;

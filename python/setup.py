@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SETTINGS = ['-Dpython=enabled', '-Dtests=disabled', '-Dmnist=disabled', '-Ddebug=false', '-Doptimization=2']
+PROGRAMS = ('muster', 'muster-bench')
 
 
 class Build(build_ext):
@@ -27,7 +28,8 @@ class Build(build_ext):
         package = os.path.join(ROOT, 'python', 'muster') if self.inplace else os.path.join(self.build_lib, 'muster')
         os.makedirs(os.path.join(package, 'bin'), exist_ok=True)
         shutil.copy2(os.path.join(folder, 'python', 'muster', '_muster.abi3.so'), package)
-        shutil.copy2(os.path.join(folder, 'muster'), os.path.join(package, 'bin', 'muster'))
+        for program in PROGRAMS:
+            shutil.copy2(os.path.join(folder, program), os.path.join(package, 'bin', program))
 
     def make(self):
         folder = os.path.join(scratch(), 'meson')
@@ -42,7 +44,7 @@ class Build(build_ext):
 
     def get_outputs(self):
         package = os.path.join(self.build_lib, 'muster')
-        return [os.path.join(package, '_muster.abi3.so'), os.path.join(package, 'bin', 'muster')]
+        return [os.path.join(package, '_muster.abi3.so'), *(os.path.join(package, 'bin', program) for program in PROGRAMS)]
 
 
 _scratch = []

@@ -20,10 +20,10 @@ from .errors import (Busy, Conflict, Corrupt, Diverged, Done, Error, Exists, Inp
                      Stale, Timeout, TryAgain, VersionMismatch)
 from .collect import Result
 from .config import Setting
-from .run import Run, World, current, join
+from .run import Peer, Roster, Run, World, current, join
 from .tf import tf_config
 
 __all__ = ['Busy', 'Conflict', 'Corrupt', 'Diverged', 'Done', 'Error', 'Exists', 'InputOutput',
            'Invalid', 'Left', 'Limit', 'NotFound', 'OrderError', 'OutOfMemory', 'PeerLost',
-           'ProtocolError', 'Refused', 'Result', 'Run', 'Setting', 'Stale', 'Timeout', 'TryAgain',
+           'Peer', 'ProtocolError', 'Refused', 'Result', 'Roster', 'Run', 'Setting', 'Stale', 'Timeout', 'TryAgain',
            'VersionMismatch', 'World', 'current', 'join', 'tf_config']

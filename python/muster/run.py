@@ -12,7 +12,7 @@ from ._state import State
 from ._time import to_ms
 from .collect import Collectives
 from .config import Config
-from .errors import Invalid
+from .errors import Done, Invalid, Left
 
 _PLACE = ('MUSTER_SOCKET', 'MUSTER_SLOT', 'MUSTER_COOKIE')
 _current: 'Run | None' = None
@@ -31,6 +31,26 @@ class World(NamedTuple):
     job: str
     node: str
     addresses: tuple[str, ...]  # of the members, by rank
+
+
+class Peer(NamedTuple):
+    """Another worker, as the roster has it."""
+
+    id: int        # of this life of it: whoever takes its place has a higher one
+    role: str      # "worker", "chief", "ps", "evaluator"
+    standing: str  # "member" of the newest generation, "serving", or "warming"
+    number: int    # a member's rank; else from 0 among those of its role; -1: a worker that serves
+    address: str   # where it listens
+
+
+class Roster(tuple):
+    """The peers, and what to wait after for the next change."""
+
+    version: int
+
+
+ROLES = ('worker', 'chief', 'ps', 'evaluator')
+STANDINGS = ('warming', 'serving', 'member')
 
 
 class Generation(NamedTuple):
@@ -131,6 +151,28 @@ class Run(Collectives):
         """Until this worker is in a generation newer than that one; 0: in any."""
         self.core.wait(generation, to_ms(timeout))
         return self.world
+
+    # ---- those who help ----
+
+    def serve(self, timeout: float | None = None) -> bool:
+        """This worker helps: it is in no generation, and the others find it by the roster. True: the time is
+        over, and it goes on serving. False: the job is done, or this worker is to leave."""
+        try:
+            self.core.serve(to_ms(timeout))
+        except (Done, Left):
+            return False
+        return True
+
+    def roster(self, role: str | None = None, *, after: int = 0, timeout: float | None = None) -> Roster:
+        """Who is there: members by rank, then those who help by role and number; only those of a role.
+        after: the version of another roster; it waits for a change, of whatever role."""
+        if role is not None and role not in ROLES:
+            raise ValueError(f'there is no role {role!r}: {", ".join(ROLES)}')
+        version, peers = self.core.roster(after, to_ms(timeout))
+        named = (Peer(id, ROLES[r], STANDINGS[s], number, address) for id, r, s, number, address in peers)
+        roster = Roster(peer for peer in named if role in (None, peer.role))
+        roster.version = version
+        return roster
 
     # ---- with the others, through the orchestrator ----
 

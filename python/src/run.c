@@ -285,6 +285,57 @@ static PyObject *run_wait(PyObject *object, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+/* (id, role, standing, number, address) for each. */
+static PyObject *peers_tuple(const mu_roster_info *r)
+{
+    PyObject *peers = PyTuple_New((Py_ssize_t)r->n);
+
+    for (size_t i = 0; peers != NULL && i < r->n; i++) {
+        const mu_peer *p = &r->items[i];
+        PyObject *one = Py_BuildValue("(Kiiis)", (unsigned long long)p->id, (int)p->role,
+                                      (int)p->standing, p->number, p->address);
+
+        if (one == NULL || PyTuple_SetItem(peers, (Py_ssize_t)i, one) < 0) {
+            Py_CLEAR(peers);
+        }
+    }
+    return peers;
+}
+
+static PyObject *run_roster(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    struct waiting w;
+    unsigned long long after = 0;
+    long long timeout_ms = MU_FOREVER;
+    mu_roster_info roster;
+    PyObject *peers;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KL:roster", KEYWORDS("after", "timeout_ms"),
+                                     &after, &timeout_ms) ||
+        py_wait_begin(&w, (struct run *)object) < 0 ||
+        py_wait_end(&w, mu_roster(w.mu, after, timeout_ms, &roster)) < 0) {
+        return NULL;
+    }
+    peers = peers_tuple(&roster);
+    after = roster.version;
+    mu_roster_free(&roster);
+    return peers != NULL ? Py_BuildValue("(KN)", after, peers) : NULL;
+}
+
+static PyObject *run_serve(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    struct waiting w;
+    long long timeout_ms = MU_FOREVER;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|L:serve", KEYWORDS("timeout_ms"),
+                                     &timeout_ms) ||
+        py_wait_begin(&w, (struct run *)object) < 0 ||
+        py_wait_end(&w, mu_serve(w.mu, timeout_ms)) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *run_progress(PyObject *object, PyObject *args)
 {
     mu_run *mu = py_run_get((struct run *)object);
@@ -320,6 +371,12 @@ static PyMethodDef own_methods[] = {
     METHOD("wait", run_wait,
            "wait(generation=0, timeout_ms=-1)\n\nUntil this worker is in a generation newer than "
            "that one; 0: in any."),
+    METHOD("roster", run_roster,
+           "roster(after=0, timeout_ms=-1) -> (version, ((id, role, standing, number, address), "
+           "…))\n\nWho is there, once its version is above that one."),
+    METHOD("serve", run_serve,
+           "serve(timeout_ms=-1)\n\nThis worker helps: it is in no generation, and is found by the "
+           "roster. Returns when the time is over."),
     {"progress", run_progress, METH_VARARGS,
      PyDoc_STR("progress(step)\n\nThis worker has done so many steps.")},
     {NULL, NULL, 0, NULL},

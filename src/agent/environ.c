@@ -88,12 +88,12 @@ static bool stand(const struct generation *g, wid worker, struct standing *s_out
     if (me == NULL) {
         return false;
     }
-    s.trains = role_trains(me->role);
+    s.trains = member_is_ranked(me);
     for (uint32_t i = 0; i < g->members_n; i++) {
         const struct member *m = &g->members[i];
         bool before = m < me;
 
-        if (role_trains(m->role)) {
+        if (member_is_ranked(m)) {
             s.world_n++;
             s.rank += before;
         }
@@ -121,7 +121,7 @@ static bool stand(const struct generation *g, wid worker, struct standing *s_out
 static const struct member *first_trainer(const struct generation *g)
 {
     for (uint32_t i = 0; i < g->members_n; i++) {
-        if (role_trains(g->members[i].role)) {
+        if (member_is_ranked(&g->members[i])) {
             return &g->members[i];
         }
     }

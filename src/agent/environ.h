@@ -8,12 +8,12 @@
 struct environ_ckpt {
     const char *dir;     /* absolute; NULL: all of this is as it is in `base` */
     const char *every;   /* "200" steps, or a time: "90s", "10m", "1h"; NULL: ENVIRON_CKPT_EVERY */
-    uint32_t keep;       /* the newest of them; 0: ENVIRON_CKPT_KEEP */
-    uint32_t keep_every; /* … and those whose step is a multiple of this; 0: no others */
+    uint32_t keep;       /* so many of the newest stay; 0: ENVIRON_CKPT_KEEP */
+    uint32_t keep_every; /* all whose step is a multiple of this stay, too; 0: none */
     bool shared;         /* all hosts see the same folder: all ranks write one together */
     bool zstd;
-    bool memory;            /* the newest state is kept in memory, too … */
-    const char *memory_dir; /* … there; NULL: it is not */
+    bool memory;            /* the newest state is kept in memory, too */
+    const char *memory_dir; /* the folder in memory; NULL: there is none */
 };
 
 #define ENVIRON_CKPT_EVERY "10m"

@@ -187,9 +187,7 @@ static bool is_for_agent(unsigned type)
     case WIRE_REPORT:
     case WIRE_BEAT:
     case WIRE_FORGET:
-    case WIRE_SYNC:
-    case WIRE_CONFIG:
-    case WIRE_METRICS:
+    case WIRE_ASK:
         return true;
     default:
         return false;
@@ -232,7 +230,7 @@ int local_open(uv_loop_t *loop, const struct local_handler *handler, void *data,
     struct listen_config config = {
         .limits = {.handshake_ms = ATTACH_MS,
                    .frame_max =
-                       2 * MAX(wire_payload_max(WIRE_SYNC), wire_payload_max(WIRE_DEPOT)) + 1024},
+                       2 * MAX(wire_payload_max(WIRE_ASK), wire_payload_max(WIRE_DEPOT)) + 1024},
         .conns_max = CONNS_MAX,
     };
     struct local *l = calloc(1, sizeof(*l));

@@ -18,7 +18,7 @@ struct local_handler {
     void (*attached)(void *data, uint32_t slot, uint32_t pid);
     /* It has loaded libmuster and will join. */
     void (*loaded)(void *data, uint32_t slot);
-    /* REPORT, BEAT, FORGET, SYNC or CONFIG. What they say of slot and worker is the peer's
+    /* REPORT, BEAT, FORGET or ASK. What they say of slot and worker is the peer's
      * word: `slot` is right. Borrowed for the call. */
     void (*frame)(void *data, uint32_t slot, const struct wire_header *h,
                   const union wire_any *msg);

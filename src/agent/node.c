@@ -28,8 +28,7 @@ static void tell_ended(struct node *n, uint32_t slot, const struct msg_ended *m)
 
     why = m->left ? "this node leaves the job, which goes on" : why;
     n->slots[slot].told_ended = true;
-    node_sync_end(n, slot, status, why);
-    node_config_end(n, slot, status, why);
+    node_ask_end(n, slot, status, why);
     local_say(n->local, slot, WIRE_ENDED, m, 0, 0);
 }
 
@@ -72,6 +71,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         break;
     case AGENT_TELL_ACTIVE:
         local_say(n->local, e->slot, WIRE_ACTIVE, e->u.active, 0, 0);
+        break;
+    case AGENT_TELL_ROSTER:
+        local_say(n->local, e->slot, WIRE_ROSTER, e->u.roster, 0, 0);
         break;
     case AGENT_TELL_LEASE:
         local_say(n->local, e->slot, WIRE_LEASE, e->u.lease, 0, 0);
@@ -217,6 +219,7 @@ static int init_agent(struct node *n, char *error)
         .exit_timeout_ms = config->exit_timeout_ms,
         .silent_ms = config->silent_ms,
         .hung_ms = config->hung == HUNG_REPLACE ? config->step_timeout_ms : 0,
+        .keeps_hung = config->hung == HUNG_KEEP,
         .hello = {.host = net_host_id(),
                   .min = config->min,
                   .max = config->max,
@@ -243,6 +246,7 @@ static int init_agent(struct node *n, char *error)
     snprintf(ac.hello.name, sizeof(ac.hello.name), "%s", name);
     n->life.slots = config->slots;
     n->life.host = ac.hello.host;
+    n->life.role = config->role;
     strcpy(n->life.job, ac.hello.job);
     strcpy(n->life.node, ac.hello.name);
     rc = agent_init(&n->agent, &ac);
@@ -342,8 +346,7 @@ static void close_parts(struct node *n)
         log_warn(NODE_AREA, "the loop did not close");
     }
     for (uint32_t i = 0; i < n->config->slots; i++) {
-        node_sync_drop(n, i);
-        node_config_drop(n, i);
+        node_ask_drop(n, i);
     }
     tls_close(n->tls);
     alone_close(n->alone);
@@ -382,8 +385,7 @@ static struct node *make(const struct node_config *config, char *error)
     n->timer.data = n;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         n->slots[i].rank = NODE_ALONE;
-        TAILQ_INIT(&n->slots[i].syncs);
-        TAILQ_INIT(&n->slots[i].configs);
+        TAILQ_INIT(&n->slots[i].asks);
     }
     return n;
 }

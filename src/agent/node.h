@@ -43,8 +43,8 @@ struct node_config {
     const char
         *address; /* of this node for other workers, "host" or "host:port"; NULL: found out */
     const char *log_dir;             /* NULL: none */
-    uint8_t redirects[SLOTS_MAX][2]; /* by slot; [0] stdout, [1] stderr: not to the console */
-    uint8_t tee[SLOTS_MAX][2];       /* … both to the console and to a file */
+    uint8_t redirects[SLOTS_MAX][2]; /* by slot; [0] stdout, [1] stderr: to a file only */
+    uint8_t tee[SLOTS_MAX][2];       /* the same: to the console and to a file */
     bool prefix;                     /* lines on the console begin with "[rank]" */
     const char *master_addr;         /* NULL: rank 0's */
     uint16_t master_port;            /* 0: one that is free for the generation */

@@ -10,8 +10,8 @@
 #define OUT_MAX (8u << 20)
 #define IDLE_NOTE_MS 5000
 #define RENAME_AFTER 5 /* refusals, about a second: who just died has left its name by then */
-#define SAY_AFTER 3    /* refusals for now: what passes at once is not worth a line, … */
-#define SAY_EVERY 80   /* … what does not is worth one a minute */
+#define SAY_AFTER 3    /* refusals for now: what passes before that is not worth a line */
+#define SAY_EVERY 80   /* refusals for now from one line to the next: about a minute */
 
 static bool has_chosen_name(const struct node *n)
 {
@@ -59,8 +59,7 @@ static void on_welcome(struct node *n, const struct msg_welcome *m)
         return;
     }
     node_event(n, &e);
-    node_sync_repeat(n);
-    node_config_repeat(n);
+    node_ask_repeat(n);
 }
 
 static bool will_try_again(int status)
@@ -173,11 +172,13 @@ static void on_frame(void *data, const struct wire_header *h, const union wire_a
         e.u.active = &msg->active;
         node_event(n, &e);
         break;
-    case WIRE_SYNCED:
-        node_sync_answer(n, &msg->synced);
+    case WIRE_SAYS:
+        node_ask_answer(n, &msg->says);
         break;
-    case WIRE_SETTING:
-        node_config_answer(n, &msg->setting);
+    case WIRE_ROSTER:
+        e.kind = AGENT_ON_ROSTER;
+        e.u.roster = &msg->roster;
+        node_event(n, &e);
         break;
     default:
         log_debug(NODE_AREA, "the orchestrator says '%s', which is not for agents",
@@ -201,7 +202,7 @@ static void on_lost(void *data)
     struct node *n = data;
 
     if (!n->over) {
-        node_config_lost(n);
+        node_ask_lost(n);
         node_event(n, &(struct agent_event){.kind = AGENT_ON_CLOSED});
     }
 }

@@ -17,8 +17,7 @@ static void forget(struct node *n, uint32_t slot)
     node_off(n, &n->slots[slot].stop);
     node_off(n, &n->slots[slot].exit.timer);
     local_forget(n->local, slot);
-    node_sync_drop(n, slot);
-    node_config_drop(n, slot);
+    node_ask_drop(n, slot);
 }
 
 /* n->config->slots: none. */

@@ -21,7 +21,7 @@ static void detached(void *data, uint32_t slot)
     struct node *n = data;
     struct agent_event e = {.kind = AGENT_ON_DETACHED, .slot = slot};
 
-    node_metrics_flush(n, slot);
+    node_ask_flush(n, slot);
     node_event(n, &e);
     node_exit_detached(n, slot);
 }
@@ -39,7 +39,7 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         e.u.report = &msg->report;
         mine = msg->report.incarnation == wid_incarnation(self);
         if (mine && msg->report.phase == PHASE_FINISHED) {
-            node_metrics_flush(n, slot); /* Those of the last step come before the end. */
+            node_ask_flush(n, slot); /* Those of the last step come before the end. */
         }
         break;
     case WIRE_BEAT:
@@ -50,16 +50,8 @@ static void frame(void *data, uint32_t slot, const struct wire_header *h, const 
         e.kind = AGENT_ON_FORGET;
         mine = msg->forget.worker == self;
         break;
-    case WIRE_SYNC:
-        node_sync_take(n, slot, &msg->sync);
-        return;
-    case WIRE_METRICS:
-        if (msg->metrics.worker == self) {
-            node_metrics_take(n, slot, &msg->metrics);
-        }
-        return;
-    case WIRE_CONFIG:
-        node_config_take(n, slot, &msg->config);
+    case WIRE_ASK:
+        node_ask_take(n, slot, &msg->ask);
         return;
     default:
         return;

@@ -21,7 +21,7 @@ static void set_generation(struct node_slot *s, const struct generation *g)
     s->rank = NODE_ALONE;
     s->world = 0;
     for (uint32_t i = 0; g != NULL && i < g->members_n; i++) {
-        if (role_trains(g->members[i].role)) {
+        if (member_is_ranked(&g->members[i])) {
             s->rank = g->members[i].worker == s->worker ? s->world : s->rank;
             s->world++;
         }
@@ -45,7 +45,8 @@ struct node_who node_slot_who(const struct node *n, uint32_t slot)
     const struct node_slot *s = &n->slots[slot];
     struct node_who w;
 
-    if (s->rank == NODE_ALONE && s->generation != 0 && !role_trains(n->config->role)) {
+    if (s->rank == NODE_ALONE && s->generation != 0 &&
+        duty_of(n->config->role, MODE_RESTART) == DUTY_HELPS) {
         snprintf(w.text, sizeof(w.text), "generation %llu: %s", (unsigned long long)s->generation,
                  n->config->role == ROLE_PS ? "parameter server" : "evaluator");
     } else if (s->rank == NODE_ALONE) {
@@ -169,7 +170,7 @@ void node_slot_say_life(struct node *n, uint32_t slot)
 void node_slot_life(struct node *n, uint32_t slot, wid worker)
 {
     n->slots[slot].worker = worker;
-    node_sync_end(n, slot, MU_ESTALE, "this worker goes on as another");
+    node_ask_end(n, slot, MU_ESTALE, "this worker goes on as another");
     node_slot_say_life(n, slot);
 }
 

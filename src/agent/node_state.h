@@ -3,9 +3,7 @@
  *   node.c         the loop, events in, effects out, the end
  *   node_slot.c    the processes of the slots
  *   node_keeper.c  what the keeper says of them, and how they end
- *   node_sync.c    values that workers exchange through the orchestrator
- *   node_config.c  what workers ask of the job's settings
- *   node_metrics.c numbers of training, passed on
+ *   node_ask.c     what workers ask of the orchestrator
  *   node_addr.c    where other nodes reach the workers
  *   node_note.c    the word about a process that has ended
  *   node_frame.c   the line to the orchestrator, and what it says
@@ -28,46 +26,28 @@
 #include "core/agent.h"
 #include "net/line.h"
 #include "proc/keeper.h"
+#include "wire/ask.h"
 
 #include <sys/queue.h>
 
 #define NODE_AREA "agent"
 #define NODE_QUEUE 512
 #define NODE_SIGNALS 4
-#define NODE_SYNCS_MAX 16 /* of a slot, unanswered */
-#define NODE_CONFIGS_MAX 64
-#define NODE_CONFIG_BYTES_MAX (4u << 20) /* of the values in them, all slots together */
-#define NODE_ALONE UINT32_MAX            /* no rank */
+#define NODE_ASKS_MAX 64              /* of a slot, unanswered */
+#define NODE_ASK_BYTES_MAX (8u << 20) /* of their bodies, all slots together */
+#define NODE_ALONE UINT32_MAX         /* no rank */
 
-/* A value that a worker wants to exchange, until it is answered. */
-struct node_sync {
-    TAILQ_ENTRY(node_sync) link;
-    uint64_t due_ms;
-    struct timer late;
-    struct msg_sync m;
-    uint8_t data[];
-};
-
-/* What a worker asks of the job's settings, until it is answered. */
-struct node_config_ask {
-    TAILQ_ENTRY(node_config_ask) link;
+/* What a worker asks of the orchestrator, until it is answered. */
+struct node_ask {
+    TAILQ_ENTRY(node_ask) link;
     uint64_t due_ms;
     struct timer late;
     struct timer again; /* off: not before the next welcome */
     bool sent;          /* over the connection that there is */
+    bool heard;         /* a stream: there was nothing for it up to `m.at`, by that connection */
     bool begun;         /* the worker has part of the answer */
-    struct msg_config m;
-    uint8_t value[];
-};
-
-/* The newest numbers of training that a worker has said. */
-struct node_metrics {
-    struct timer timer; /* until they are passed on */
-    uint64_t next_ms;   /* not before */
-    wid worker;
-    uint64_t step;
-    uint32_t n;
-    struct metric items[METRICS_MAX];
+    struct msg_ask m;
+    uint8_t body[];
 };
 
 /* A process that is gone. */
@@ -100,11 +80,9 @@ struct node_slot {
     char own_addr[ADDR_MAX_LEN]; /* of the process that runs */
     char addr[ADDR_MAX_LEN];     /* of the next one, and its port */
     uint32_t port;
-    TAILQ_HEAD(, node_sync) syncs;
-    uint32_t syncs_n;
-    TAILQ_HEAD(, node_config_ask) configs;
-    uint32_t configs_n;
-    struct node_metrics metrics;
+    TAILQ_HEAD(, node_ask) asks;
+    uint32_t asks_n;
+    uint64_t latest_ms[ASK_KINDS_N]; /* not before this the newest is said */
 };
 
 struct node_addr {
@@ -122,7 +100,7 @@ struct node_queued {
 struct node {
     const struct node_config *config;
     char memory_dir[NAME_MAX_LEN + 80]; /* "": none (yet) */
-    int memory_fd;                      /* … held */
+    int memory_fd;                      /* keeps the folder from those who clean up */
     uv_loop_t loop;
     uv_timer_t timer;     /* for the first of: */
     struct timers timers; /* all that this node waits for */
@@ -140,9 +118,11 @@ struct node {
     struct node_addr addr;
     struct node_name name; /* its fd: a name that we chose ourselves */
     struct node_slot slots[SLOTS_MAX];
-    struct msg_life life;       /* what workers are told, but for `worker` and `addr` */
-    size_t config_bytes;        /* see NODE_CONFIG_BYTES_MAX */
-    char log_dir[PATH_MAX_LEN]; /* made by us, if there was to be one */
+    struct msg_life life;          /* what workers are told, but for `worker` and `addr` */
+    size_t ask_bytes;              /* see NODE_ASK_BYTES_MAX */
+    uint64_t follows[ASK_KINDS_N]; /* the requests of the streams that are followed; 0: it is not */
+    uint64_t follow_request;       /* the last of them */
+    char log_dir[PATH_MAX_LEN];    /* made by us, if there was to be one */
 
     struct node_queued queue[NODE_QUEUE]; /* a ring */
     uint32_t queue_at, queue_n;
@@ -158,8 +138,8 @@ struct node {
     struct timer drain; /* when a drain ends for those who are still there */
     bool over;
     int code;         /* what `muster run` exits with */
-    int status;       /* not MU_OK: nothing was started, and … */
-    char *error;      /* … why */
+    int status;       /* not MU_OK: nothing was started */
+    char *error;      /* why nothing was started */
     int forced_code;  /* 128 + signal; 0: not forced */
     uint32_t lives_n; /* processes started, for the last line */
 };
@@ -243,40 +223,21 @@ void node_addr_next(struct node *n, uint32_t slot);
 /* Says once that members on other hosts can't reach a loopback address. */
 void node_addr_check(struct node *n, const struct generation *g);
 
-/* ---- node_sync.c ---- */
+/* ---- node_ask.c ---- */
 
-/* A worker's frame: kept, and passed on. */
-void node_sync_take(struct node *n, uint32_t slot, const struct msg_sync *m);
-/* The orchestrator's answer: passed on to its slot. */
-void node_sync_answer(struct node *n, const struct msg_synced *m);
-/* After a welcome: what is unanswered is said again, with the time that is left. */
-void node_sync_repeat(struct node *n);
-/* All of a slot are answered with this … */
-void node_sync_end(struct node *n, uint32_t slot, int status, const char *text);
-/* … or forgotten: nobody is left to hear it. */
-void node_sync_drop(struct node *n, uint32_t slot);
-
-/* ---- node_config.c ---- */
-
-/* A worker's frame: kept, and passed on. */
-void node_config_take(struct node *n, uint32_t slot, const struct msg_config *m);
-/* The orchestrator's answer: passed on to its slot. */
-void node_config_answer(struct node *n, const struct msg_setting *m);
-/* After a welcome: what has not been sent is. */
-void node_config_repeat(struct node *n);
-/* The connection is lost: reads wait for the next, changes are answered MU_EAGAIN. */
-void node_config_lost(struct node *n);
-/* All of a slot are answered with this … */
-void node_config_end(struct node *n, uint32_t slot, int status, const char *text);
-/* … or forgotten: nobody is left to hear it. */
-void node_config_drop(struct node *n, uint32_t slot);
-
-/* ---- node_metrics.c ---- */
-
-/* A worker's frame: passed on when it is time to. */
-void node_metrics_take(struct node *n, uint32_t slot, const struct msg_metrics *m);
-/* It says no more: the last is passed on now. */
-void node_metrics_flush(struct node *n, uint32_t slot);
+/* A worker's question: kept, and passed on. */
+void node_ask_take(struct node *n, uint32_t slot, const struct msg_ask *m);
+/* What the orchestrator says to one: passed on to its slot. */
+void node_ask_answer(struct node *n, const struct msg_says *m);
+/* After a welcome: what has not been said over this connection is, with the time that is left. */
+void node_ask_repeat(struct node *n);
+void node_ask_lost(struct node *n); /* the connection is lost */
+/* All of a slot are answered with this (MU_ESTALE: only those that belong to its life). */
+void node_ask_end(struct node *n, uint32_t slot, int status, const char *text);
+/* Those of the slot are forgotten: nobody is left to hear an answer. */
+void node_ask_drop(struct node *n, uint32_t slot);
+/* The worker says no more: the newest of what it has said goes now. */
+void node_ask_flush(struct node *n, uint32_t slot);
 
 /* ---- node_signal.c ---- */
 

@@ -1,12 +1,11 @@
 #include "agent/output_writer.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -201,30 +200,10 @@ static void free_handle(uv_handle_t *handle)
     free(handle);
 }
 
-/* Signals are for the thread of the loop; SIGPIPE for nobody: write() says so. */
-static int start_thread(struct writer *w)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    pthread_t thread;
-    int error;
-
-    sigfillset(&all);
-    if (pthread_attr_init(&attr) != 0) {
-        return ENOMEM;
-    }
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attr, work, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error;
-}
-
 int writer_open(uv_loop_t *loop, void (*room)(void *data), void *data, struct writer **w_out)
 {
     struct writer *w = calloc(1, sizeof(*w));
-    int error;
+    pthread_t thread;
 
     if (w == NULL) {
         return MU_ENOMEM;
@@ -242,13 +221,13 @@ int writer_open(uv_loop_t *loop, void (*room)(void *data), void *data, struct wr
     w->users = 2;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
-    error = start_thread(w);
-    if (error != 0) {
-        log_error("output", "could not start a thread: %s", strerror(error));
+    if (thread_start(&thread, work, w) != MU_OK) {
+        log_error("output", "could not start a thread: are there too many?");
         uv_close((uv_handle_t *)w->async, free_handle);
         writer_free(w);
         return MU_ELIMIT;
     }
+    pthread_detach(thread);
     *w_out = w;
     return MU_OK;
 }

@@ -10,9 +10,17 @@ static uint64_t read_us(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
+uint64_t clock_ns(void)
+{
+    struct timespec t;
+
+    mu_assert(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 uint64_t clock_us(void)
 {
-    return read_us(CLOCK_MONOTONIC);
+    return clock_ns() / 1000;
 }
 
 uint64_t clock_ms(void)

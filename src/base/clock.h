@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 /* The monotonic clock. */
+uint64_t clock_ns(void);
 uint64_t clock_us(void);
 uint64_t clock_ms(void);
 /* The boot clock: it goes on while the host sleeps. */

@@ -80,9 +80,9 @@ struct ckpt_mark {
     uint64_t epoch;   /* of that step */
     uint64_t samples; /* of all steps up to it */
     uint64_t offset;  /* of mu_shard() */
-    uint64_t seed;    /* of the order of the samples … */
-    uint64_t data_n;  /* … how many there are … */
-    uint64_t batch;   /* … and in a step. 0: mu_shard() */
+    uint64_t seed;    /* of the order of the samples */
+    uint64_t data_n;  /* samples in the data set */
+    uint64_t batch;   /* samples in a step; 0: mu_shard() */
     uint32_t slices;
     uint64_t saved_ms; /* since 1970 */
 };

@@ -7,7 +7,7 @@
 /* Of bytes that are all there. */
 void sum_of(const void *data, size_t n, uint8_t sum_out[CKPT_SUM_BYTES]);
 
-/* … and of those that come piece by piece. */
+/* The sum of bytes that come piece by piece. */
 struct sum_state;
 
 /* NULL: no memory. */

@@ -99,94 +99,177 @@ void ask_close(struct ask *a)
     a->client = NULL;
 }
 
-int ask_say(struct ask *a, enum wire_type type, const void *msg)
-{
-    char error[NET_ERROR_MAX] = "";
-    int rc = client_say(a->client, type, msg, 1, error);
+/* ---- questions ---- */
 
-    return rc == MU_OK ? EXIT_SUCCESS : ask_failed(a->command, ask_exit_of(rc), "%s", error);
+static int say_body(struct ask *a, struct msg_ask *m, const void *body, char *error)
+{
+    const enum wire_type type = ask_rule(m->kind)->request;
+    const size_t size = wire_body_size(type, body);
+    size_t n = 0;
+    int rc = MU_ENOMEM;
+
+    m->body = malloc(size);
+    if (m->body != NULL) {
+        rc = wire_body_encode(type, body, m->body, size, &n);
+        m->body_n = (uint32_t)n;
+    }
+    if (rc == MU_OK) {
+        rc = client_say(a->client, WIRE_ASK, m, 0, error);
+    } else {
+        snprintf(error, NET_ERROR_MAX, "%s", mu_strerror(rc));
+    }
+    free(m->body);
+    return rc;
 }
 
-int ask_refused_with(struct ask *a, int status, const char *text)
+/* One that is gone may be worth another try. */
+static int came_to(struct ask *a, int rc)
 {
+    if (rc == MU_OK || ask_exit_of(rc) == EXIT_UNREACHABLE) {
+        return rc == MU_OK ? EXIT_SUCCESS : EXIT_UNREACHABLE;
+    }
+    return ask_failed(a->command, ask_exit_of(rc), "%s", a->error);
+}
+
+int ask_say(struct ask *a, const struct msg_ask *asked, const void *body)
+{
+    struct msg_ask m = *asked;
+
+    m.request = ++a->request;
+    a->kind = m.kind;
+    return came_to(a, body != NULL ? say_body(a, &m, body, a->error)
+                                   : client_say(a->client, WIRE_ASK, &m, 0, a->error));
+}
+
+static int decode(struct ask *a, const struct msg_says *m)
+{
+    const enum wire_type type = ask_rule(a->kind)->answer;
+    struct wire_scratch scratch = {.mem = (uint8_t *)a->room, .cap = sizeof(a->room)};
+    struct wire_fault fault = {0};
+    int rc = MU_OK;
+
+    if (m->body_n > 0 && type != 0) {
+        rc = wire_body_decode(type, m->body, m->body_n, &a->body, &scratch, &fault);
+        snprintf(a->error, sizeof(a->error), "%s", fault.text);
+    }
+    return rc;
+}
+
+int ask_next(struct ask *a, uint32_t wait_ms, const struct msg_says **m_out)
+{
+    const union wire_any *msg;
+    struct wire_header h;
+    int rc;
+
+    do {
+        rc = client_next(a->client, wait_ms, &h, &msg, a->error);
+    } while (rc == MU_OK && (h.type != WIRE_SAYS || msg->says.request != a->request));
+    if (rc == MU_OK) {
+        rc = decode(a, &msg->says);
+        *m_out = &msg->says;
+    }
+    return came_to(a, rc);
+}
+
+int ask_lost(const struct ask *a)
+{
+    if (ask_rule(a->kind)->policy == ASK_ONCE) {
+        return ask_failed(a->command, EXIT_UNREACHABLE,
+                          "the orchestrator did not answer in time, or went away; what was to be "
+                          "changed may or may not be: look again");
+    }
+    return ask_failed(a->command, EXIT_UNREACHABLE, "%s", a->error);
+}
+
+int ask_refused(const struct ask *a, const struct msg_says *m)
+{
+    const bool is_setting = ask_rule(a->kind)->workers; /* What programs ask, too, is told apart. */
     int code = EXIT_FAILURE;
 
-    if (status == MU_ENOENT) {
+    if (m->status == MU_ENOENT) {
         code = EXIT_NOT_FOUND;
-    } else if (status == MU_ECONFLICT || status == MU_EEXIST) {
+    } else if (is_setting && (m->status == MU_ECONFLICT || m->status == MU_EEXIST)) {
         code = EXIT_CONFLICT;
-    } else if (status == MU_EINVAL) {
+    } else if (is_setting && m->status == MU_EINVAL) {
         code = EXIT_USAGE;
     }
-    return ask_failed(a->command, code, "%s", text[0] != '\0' ? text : mu_strerror(status));
-}
-
-int ask_refused(struct ask *a, const struct msg_answer *m)
-{
-    return ask_failed(a->command, m->status == MU_ENOENT ? EXIT_NOT_FOUND : EXIT_FAILURE, "%s",
+    return ask_failed(a->command, code, "%s",
                       m->text[0] != '\0' ? m->text : mu_strerror(m->status));
 }
 
-/* An answer in pieces. */
+int ask_call(struct ask *a, const struct msg_ask *m, const void *body,
+             const struct msg_says **m_out)
+{
+    int status = ask_say(a, m, body);
+
+    if (status == EXIT_SUCCESS) {
+        status = ask_next(a, a->wait_ms, m_out);
+    }
+    if (status == EXIT_UNREACHABLE) {
+        return ask_lost(a);
+    }
+    if (status == EXIT_SUCCESS && (*m_out)->status != MU_OK) {
+        return ask_refused(a, *m_out);
+    }
+    return status;
+}
+
+/* ---- an answer in pieces ---- */
+
 struct pieces {
     char *text;
     size_t n;
 };
 
-static int take_piece(struct ask *a, const struct msg_answer *m, struct pieces *p)
+static int take_piece(struct ask *a, const struct body_text *piece, struct pieces *p)
 {
-    char *text;
+    char *text =
+        p->n + piece->data_n <= ANSWER_MAX ? realloc(p->text, p->n + piece->data_n + 1) : NULL;
 
-    if (m->status != MU_OK) {
-        return ask_refused(a, m);
-    }
-    if (m->data_n == 0) {
-        return EXIT_SUCCESS;
-    }
-    text = p->n + m->data_n <= ANSWER_MAX ? realloc(p->text, p->n + m->data_n) : NULL;
     if (text == NULL) {
         return ask_failed(a->command, EXIT_FAILURE, "the answer is too long");
     }
-    memcpy(text + p->n, m->data, m->data_n);
+    memcpy(text + p->n, piece->data, piece->data_n);
     p->text = text;
-    p->n += m->data_n;
+    p->n += piece->data_n;
     return EXIT_SUCCESS;
 }
 
-static int take_all(struct ask *a, struct pieces *p)
+static int take_all(struct ask *a, const struct msg_says *m, struct pieces *p)
 {
-    const union wire_any *msg;
-    struct wire_header h;
-    char error[NET_ERROR_MAX] = "";
-    int status = EXIT_SUCCESS;
-    bool more = true;
+    int status = m->body_n > 0 ? take_piece(a, &a->body.text, p) : EXIT_SUCCESS;
 
-    while (more && status == EXIT_SUCCESS) {
-        int rc = client_next(a->client, a->wait_ms, &h, &msg, error);
-
-        if (rc != MU_OK) {
-            return ask_failed(a->command, ask_exit_of(rc), "%s", error);
+    while (status == EXIT_SUCCESS && m->more) {
+        status = ask_next(a, a->wait_ms, &m);
+        if (status == EXIT_UNREACHABLE) {
+            return ask_lost(a);
         }
-        if (h.type != WIRE_ANSWER) {
-            continue; /* Nothing that was asked for. */
+        if (status == EXIT_SUCCESS && m->status != MU_OK) {
+            return ask_refused(a, m);
         }
-        more = msg->answer.more;
-        status = take_piece(a, &msg->answer, p);
+        if (status == EXIT_SUCCESS && m->body_n > 0) {
+            status = take_piece(a, &a->body.text, p);
+        }
     }
     return status;
 }
 
-int ask_answer(struct ask *a, json_t **json_out)
+int ask_status(struct ask *a, const char *job, json_t **json_out)
 {
+    struct msg_ask m = {.kind = ASK_STATUS};
+    const struct msg_says *says;
     struct pieces p = {0};
-    json_t *json = NULL;
-    int status = take_all(a, &p);
+    json_error_t why;
+    int status;
 
-    if (status == EXIT_SUCCESS && p.n > 0) {
-        json_error_t why;
-
-        json = json_loadb(p.text, p.n, 0, &why);
-        if (json == NULL) {
+    strcpy(m.job, job);
+    status = ask_call(a, &m, NULL, &says);
+    if (status == EXIT_SUCCESS) {
+        status = take_all(a, says, &p);
+    }
+    if (status == EXIT_SUCCESS) {
+        *json_out = json_loadb(p.text != NULL ? p.text : "", p.n, 0, &why);
+        if (*json_out == NULL) {
             status = ask_failed(a->command, EXIT_FAILURE,
                                 "the answer is not JSON (%s). Is the orchestrator of another "
                                 "version?",
@@ -194,45 +277,18 @@ int ask_answer(struct ask *a, json_t **json_out)
         }
     }
     free(p.text);
-    if (status == EXIT_SUCCESS) {
-        *json_out = json;
-    }
     return status;
 }
 
-int ask_status(struct ask *a, const char *job, json_t **json_out)
+int ask_admin(const char *command, const struct ask_where *where, const struct msg_ask *m)
 {
-    struct msg_ask msg = {.what = ASK_STATUS};
-    json_t *json;
-    int status;
-
-    strcpy(msg.job, job);
-    status = ask_say(a, WIRE_ASK, &msg);
-    if (status == EXIT_SUCCESS) {
-        status = ask_answer(a, &json);
-    }
-    if (status == EXIT_SUCCESS && json == NULL) {
-        status = ask_failed(a->command, EXIT_FAILURE, "the answer is empty");
-    }
-    if (status == EXIT_SUCCESS) {
-        *json_out = json;
-    }
-    return status;
-}
-
-int ask_admin(const char *command, const struct ask_where *where, const struct msg_admin *msg)
-{
+    const struct msg_says *says;
     struct ask a = {0};
-    json_t *json = NULL;
     int status = ask_open(command, where, &a);
 
     if (status == EXIT_SUCCESS) {
-        status = ask_say(&a, WIRE_ADMIN, msg);
+        status = ask_call(&a, m, NULL, &says);
     }
-    if (status == EXIT_SUCCESS) {
-        status = ask_answer(&a, &json);
-    }
-    json_decref(json);
     ask_close(&a);
     return status;
 }
@@ -248,11 +304,11 @@ const struct opt ask_job_table[] = {
     {.type = OPT_END},
 };
 
-int ask_job_main(const struct opts *spec, enum admin_verb verb, const char *done, int argc,
+int ask_job_main(const struct opts *spec, enum ask_kind kind, const char *done, int argc,
                  char **argv)
 {
     struct job_options o = {0};
-    struct msg_admin msg = {.verb = verb};
+    struct msg_ask msg = {.kind = (uint16_t)kind};
     struct opts_words words;
     int status;
 

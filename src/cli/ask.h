@@ -8,6 +8,7 @@
 #include "cli/opts.h"
 #include "core/message.h"
 #include "net/client.h"
+#include "wire/ask.h"
 
 #include <jansson.h>
 
@@ -42,11 +43,16 @@ struct ask_where {
                      .at = offsetof(type, where.wait_ms), .min = 1, .preset = "10"              \
     }
 
-/* A question to one orchestrator. */
+/* Questions to one orchestrator, one after the other. */
 struct ask {
     const char *command; /* for errors: "status" */
     uint32_t wait_ms;
     struct client *client;
+    uint64_t request; /* the last one: what comes late is told from what was asked for */
+    uint16_t kind;
+    char error[NET_ERROR_MAX]; /* why the orchestrator is not there */
+    union wire_any body;       /* of what was said last */
+    uint64_t room[512];        /* lists of `body` */
 };
 
 /* Connects. On success ask_close() is the caller's duty. */
@@ -61,17 +67,20 @@ int ask_dial(const struct ask_where *where, struct client **client_out, char *er
  * say anything. */
 int ask_again(struct ask *a, const struct ask_where *where);
 
-/* Sends one message. */
-int ask_say(struct ask *a, enum wire_type type, const void *msg);
+/* Says it and gives what is said next to it, valid until the next call, its body decoded in
+ * a->body. Whatever the orchestrator answers is EXIT_SUCCESS here, also that it refuses.
+ * EXIT_UNREACHABLE is not told: it may be worth another try. wait_ms 0: for ever. */
+int ask_say(struct ask *a, const struct msg_ask *m, const void *body);
+int ask_next(struct ask *a, uint32_t wait_ms, const struct msg_says **m_out);
 
-/* Waits for the whole of the answer; its JSON is the caller's (json_decref), NULL if it had none.
- */
-int ask_answer(struct ask *a, json_t **json_out);
+/* Both; what goes wrong, and refusals, are told. */
+int ask_call(struct ask *a, const struct msg_ask *m, const void *body,
+             const struct msg_says **m_out);
 
+/* Says that the connection was lost, as one does at the end. */
+int ask_lost(const struct ask *a);
 /* Says why an answer whose status is not MU_OK refuses. */
-int ask_refused(struct ask *a, const struct msg_answer *m);
-/* … with these words; "": those of the status. */
-int ask_refused_with(struct ask *a, int status, const char *text);
+int ask_refused(const struct ask *a, const struct msg_says *m);
 
 /* The exit status for a connection that failed with this status. */
 int ask_exit_of(int status);
@@ -79,13 +88,13 @@ int ask_exit_of(int status);
 /* The status of one job, or of all (""). */
 int ask_status(struct ask *a, const char *job, json_t **json_out);
 
-/* Connects, and has the verb done. */
-int ask_admin(const char *command, const struct ask_where *where, const struct msg_admin *msg);
+/* Connects, and has it done. */
+int ask_admin(const char *command, const struct ask_where *where, const struct msg_ask *m);
 
-/* All of a command that is one verb for one job, `muster COMMAND [OPTIONS] JOB`; the spec's table
+/* All of a command that is one word for one job, `muster COMMAND [OPTIONS] JOB`; the spec's table
  * is ask_job_table. `done` is what is printed when it is done, behind "job NAME". */
 extern const struct opt ask_job_table[];
-int ask_job_main(const struct opts *spec, enum admin_verb verb, const char *done, int argc,
+int ask_job_main(const struct opts *spec, enum ask_kind kind, const char *done, int argc,
                  char **argv);
 
 /* "muster COMMAND: …" on stderr; gives `status`. */

@@ -179,8 +179,7 @@ static const struct opts save_spec = {
 
 static int save_main(int argc, char **argv)
 {
-    return ask_job_main(&save_spec, ADMIN_SAVE, "saves a checkpoint after its next step", argc,
-                        argv);
+    return ask_job_main(&save_spec, ASK_SAVE, "saves a checkpoint after its next step", argc, argv);
 }
 
 static int run_verb(const struct verb *v, struct ckpt_call *c)

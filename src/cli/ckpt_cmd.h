@@ -62,7 +62,7 @@ int ckpt_cmd_find(const struct ckpt_call *c, struct ckpt_found *found_out);
 int ckpt_cmd_place(const struct ckpt_call *c, const struct ckpt_found *f, uint64_t step,
                    uint32_t *at_out);
 
-/* … of the step that was named, or of the newest. */
+/* The entry of the step that was named, or of the newest. */
 int ckpt_cmd_choose(const struct ckpt_call *c, const struct ckpt_found *f, uint32_t *at_out);
 
 /* Opens one of them. On success *open_out is the caller's: ckpt_close(). */
@@ -83,7 +83,7 @@ const char *ckpt_cmd_why(int rc, const struct ckpt_why *why);
 
 /* NULL: out of memory. */
 json_t *ckpt_json(const char *job, const struct ckpt_entry *e, const struct ckpt_manifest *m);
-/* … of one that is damaged. */
+/* The same of a checkpoint that is damaged. */
 json_t *ckpt_json_damaged(const char *job, const struct ckpt_entry *e, const char *why);
 /* Its parts, by name. */
 json_t *ckpt_json_parts(const struct ckpt_manifest *m);

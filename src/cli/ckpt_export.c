@@ -1,6 +1,7 @@
 /* `muster ckpt export`: a checkpoint for other tools, as a .npz file or as raw files. */
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "core/text.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -68,7 +69,7 @@ static int check_place(const struct ckpt_call *c)
 static int export(const struct ckpt_call *c, const struct ckpt_found *f, uint32_t at)
 {
     struct ckpt_why why = {.text = ""};
-    char size[CKPT_TEXT_MAX];
+    char size[TEXT_BYTES_MAX];
     const struct ckpt_manifest *m;
     struct ckpt *open;
     int rc, status = ckpt_cmd_open(c, f, at, &open);
@@ -79,7 +80,7 @@ static int export(const struct ckpt_call *c, const struct ckpt_found *f, uint32_
     rc = ckpt_export(open, c->to, c->raw, c->f32, &why);
     if (rc == MU_OK) {
         m = ckpt_manifest(open);
-        ckpt_text_size(m->bytes, size);
+        text_bytes(m->bytes, size);
         printf("step %" PRIu64 " of job %s is in %s: %" PRIu32 " part%s, %s\n", f->entries[at].step,
                c->job, c->to, m->parts_n, m->parts_n == 1 ? "" : "s", size);
     } else {

@@ -1,38 +1,41 @@
 /* `muster ckpt ls`: what there is. Manifests are read, chunks are not: verify does that. */
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "cli/table.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ckpt_column columns[] = {
-    {"JOB", false}, {"STEP", true}, {"EPOCH", true}, {"SAVED", false}, {"SIZE", true}, {"", false},
+static const struct table_column columns[] = {
+    {.title = "JOB"},   {.title = "STEP", .right = true}, {.title = "EPOCH", .right = true},
+    {.title = "SAVED"}, {.title = "SIZE", .right = true}, {.title = ""},
 };
 
 struct ls {
     const struct ckpt_call *c;
-    struct ckpt_table table;
+    struct table table;
 };
 
 static void add_row(struct ls *ls, const char *job, const struct ckpt_entry *e,
                     const struct ckpt_manifest *m, const char *damaged)
 {
-    struct ckpt_table *t = &ls->table;
-    char size[CKPT_TEXT_MAX], saved[CKPT_TEXT_MAX] = "";
+    struct table *t = &ls->table;
+    char size[TEXT_BYTES_MAX], saved[CKPT_TEXT_MAX] = "";
 
-    ckpt_text_size(e->bytes, size);
-    ckpt_table_cell(t, "%s", ls->c->job == NULL ? job : "");
-    ckpt_table_cell(t, "%" PRIu64, e->step);
+    text_bytes(e->bytes, size);
+    table_cell(t, "%s", ls->c->job == NULL ? job : "");
+    table_cell(t, "%" PRIu64, e->step);
     if (m != NULL) {
         ckpt_text_time(m->mark.saved_ms, saved);
-        ckpt_table_cell(t, "%" PRIu64, m->mark.epoch);
+        table_cell(t, "%" PRIu64, m->mark.epoch);
     } else {
-        ckpt_table_cell(t, "%s", "");
+        table_cell(t, "%s", "");
     }
-    ckpt_table_cell(t, "%s", saved);
-    ckpt_table_cell(t, "%s", size);
-    ckpt_table_cell(t, "%s", damaged);
+    table_cell(t, "%s", saved);
+    table_cell(t, "%s", size);
+    table_cell(t, "%s", damaged);
 }
 
 /* Without the folder that it begins with: the line says which checkpoint it is. */
@@ -129,7 +132,7 @@ int ckpt_cmd_ls(const struct ckpt_call *c)
             free(f.entries);
         }
     }
-    if (ckpt_table_end(&ls.table, stdout) != MU_OK) {
+    if (table_end(&ls.table, stdout) != MU_OK) {
         status = ckpt_cmd_say(EXIT_FAILURE, "out of memory");
     }
     return status;

@@ -1,6 +1,7 @@
 /* `muster ckpt rm`: takes checkpoints away, but not the last that a run could go on from. */
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static int check_rest(const struct ckpt_call *c, const struct ckpt_found *f, con
 
 static int remove_marked(const struct ckpt_call *c, const struct ckpt_found *f, const bool *marked)
 {
-    char size[CKPT_TEXT_MAX];
+    char size[TEXT_BYTES_MAX];
 
     for (uint32_t i = f->n;
          i-- > 0;) { /* The oldest first: whatever stops this, newer ones stay. */
@@ -77,7 +78,7 @@ static int remove_marked(const struct ckpt_call *c, const struct ckpt_found *f, 
         if (rc != MU_OK) {
             return ckpt_cmd_failed(c, f, i, rc, &why);
         }
-        ckpt_text_size(f->entries[i].bytes, size);
+        text_bytes(f->entries[i].bytes, size);
         printf("step %" PRIu64 " of job %s is removed (%s)\n", f->entries[i].step, c->job, size);
     }
     return EXIT_SUCCESS;

@@ -2,14 +2,16 @@
 #include "base/clock.h"
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "cli/table.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-static const struct ckpt_column columns[] = {
-    {"  PART", false},
-    {"BYTES", true},
-    {"SIZE", true},
+static const struct table_column columns[] = {
+    {.title = "PART"},
+    {.title = "BYTES", .right = true},
+    {.title = "SIZE", .right = true},
 };
 
 /* ", 3 hours ago"; a clock may stand before it. */
@@ -42,8 +44,8 @@ static void print_head(const struct ckpt_entry *e, const struct ckpt_manifest *m
     } else if (k->offset != 0) {
         printf("  data: mu_shard() at element %" PRIu64 "\n", k->offset);
     }
-    ckpt_text_size(m->bytes, text);
-    ckpt_text_size(e->bytes, disk);
+    text_bytes(m->bytes, text);
+    text_bytes(e->bytes, disk);
     printf("  state: %s (%" PRIu64 " bytes) in %" PRIu32 " chunk%s, %" PRIu32 " shard%s\n", text,
            m->bytes, m->chunks_n, m->chunks_n == 1 ? "" : "s", m->shards_n,
            m->shards_n == 1 ? "" : "s");
@@ -52,17 +54,17 @@ static void print_head(const struct ckpt_entry *e, const struct ckpt_manifest *m
 
 static int print_parts(const struct ckpt_manifest *m)
 {
-    struct ckpt_table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
-    char size[CKPT_TEXT_MAX], copy[MU_NAME_MAX];
+    struct table t = {.columns = columns, .columns_n = ARRAY_LEN(columns), .indent = 2};
+    char size[TEXT_BYTES_MAX], copy[MU_NAME_MAX];
 
     for (uint32_t i = 0; i < m->parts_n; i++) {
-        ckpt_text_size(m->parts[i].bytes, size);
-        ckpt_table_cell(&t, "  %s", ckpt_json_name(m->parts[i].name, copy));
-        ckpt_table_cell(&t, "%" PRIu64, m->parts[i].bytes);
-        ckpt_table_cell(&t, "%s", size);
+        text_bytes(m->parts[i].bytes, size);
+        table_cell(&t, "%s", ckpt_json_name(m->parts[i].name, copy));
+        table_cell(&t, "%" PRIu64, m->parts[i].bytes);
+        table_cell(&t, "%s", size);
     }
-    return ckpt_table_end(&t, stdout) == MU_OK ? EXIT_SUCCESS
-                                               : ckpt_cmd_say(EXIT_FAILURE, "out of memory");
+    return table_end(&t, stdout) == MU_OK ? EXIT_SUCCESS
+                                          : ckpt_cmd_say(EXIT_FAILURE, "out of memory");
 }
 
 static int print_json(const struct ckpt_call *c, const struct ckpt_entry *e,

@@ -3,27 +3,9 @@
 #include "core/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-void ckpt_text_size(uint64_t bytes, char text[CKPT_TEXT_MAX])
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double n = (double)bytes / 1024;
-    size_t unit = 0;
-
-    if (bytes < 1024) {
-        snprintf(text, CKPT_TEXT_MAX, "%" PRIu64 " B", bytes);
-        return;
-    }
-    while (n >= 1023.95 && unit + 1 < ARRAY_LEN(units)) { /* It would be shown as 1024.0. */
-        n /= 1024;
-        unit++;
-    }
-    snprintf(text, CKPT_TEXT_MAX, "%.1f %s", n, units[unit]);
-}
 
 void ckpt_text_time(uint64_t ms, char text[CKPT_TEXT_MAX])
 {
@@ -70,88 +52,4 @@ bool ckpt_text_ends(const char *path, const char *end)
     size_t n = strlen(path), end_n = strlen(end);
 
     return n > end_n && path[n - end_n - 1] != '/' && strcmp(path + n - end_n, end) == 0;
-}
-
-/* ---- tables ---- */
-
-void ckpt_table_cell(struct ckpt_table *t, const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list args;
-    int n;
-
-    if (t->cells_n == t->cells_cap) {
-        uint32_t cap = t->cells_cap == 0 ? 64 : t->cells_cap * 2;
-        char **cells = reallocarray(t->cells, cap, sizeof(*cells));
-
-        if (cells == NULL) {
-            t->failed = true;
-            return;
-        }
-        t->cells = cells;
-        t->cells_cap = cap;
-    }
-    va_start(args, fmt);
-    n = vasprintf(&text, fmt, args);
-    va_end(args);
-    if (n < 0) {
-        t->failed = true;
-        return;
-    }
-    t->cells[t->cells_n++] = text;
-}
-
-/* 0: nobody has anything to say in this column. */
-static int width(const struct ckpt_table *t, uint32_t column)
-{
-    size_t widest = 0;
-
-    for (uint32_t i = column; i < t->cells_n; i += t->columns_n) {
-        widest = MAX(widest, strlen(t->cells[i]));
-    }
-    return widest == 0 ? 0 : (int)MAX(widest, strlen(t->columns[column].title));
-}
-
-/* One line: of its titles if there are no cells. Blanks wait for the next text, so that no line
- * ends with any. */
-static void row(const struct ckpt_table *t, char *const *cells, FILE *to)
-{
-    int blanks = 0;
-
-    for (uint32_t i = 0; i < t->columns_n; i++) {
-        const char *text = cells != NULL ? cells[i] : t->columns[i].title;
-        int all = width(t, i);
-        int spare = all - (int)strlen(text);
-
-        if (all == 0) {
-            continue;
-        }
-        if (*text == '\0') {
-            blanks += all + 2;
-            continue;
-        }
-        fprintf(to, "%*s%s", blanks + (t->columns[i].right ? spare : 0), "", text);
-        blanks = 2 + (t->columns[i].right ? 0 : spare);
-    }
-    fputc('\n', to);
-}
-
-int ckpt_table_end(struct ckpt_table *t, FILE *to)
-{
-    bool failed = t->failed;
-
-    if (!failed && t->cells_n > 0) {
-        mu_assert(t->cells_n % t->columns_n == 0);
-        row(t, NULL, to);
-        for (uint32_t i = 0; i < t->cells_n; i += t->columns_n) {
-            row(t, t->cells + i, to);
-        }
-    }
-    for (uint32_t i = 0; i < t->cells_n; i++) {
-        free(t->cells[i]);
-    }
-    free(t->cells);
-    t->cells = NULL;
-    t->cells_n = t->cells_cap = 0;
-    return failed ? MU_ENOMEM : MU_OK;
 }

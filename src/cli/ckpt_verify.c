@@ -1,6 +1,7 @@
 /* `muster ckpt verify`: every byte is read, and compared with what was written. */
 #include "cli/ckpt_cmd.h"
 #include "cli/ckpt_text.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,14 +10,14 @@
 static int say_intact(const struct ckpt_call *c, const struct ckpt_entry *e,
                       const struct ckpt_manifest *m)
 {
-    char size[CKPT_TEXT_MAX];
+    char size[TEXT_BYTES_MAX];
 
     if (c->json) {
         return ckpt_json_print(json_pack("{s:s, s:I, s:b, s:I, s:I}", "job", c->job, "step",
                                          (json_int_t)e->step, "intact", true, "chunks",
                                          (json_int_t)m->chunks_n, "bytes", (json_int_t)m->bytes));
     }
-    ckpt_text_size(m->bytes, size);
+    text_bytes(m->bytes, size);
     printf("step %" PRIu64 " of job %s is intact: %" PRIu32 " chunk%s, %s\n", e->step, c->job,
            m->chunks_n, m->chunks_n == 1 ? "" : "s", size);
     return EXIT_SUCCESS;

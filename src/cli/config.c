@@ -1,5 +1,5 @@
 /* `muster config`: reads, changes and watches the settings of a job. */
-#include "cli/config_ask.h"
+#include "cli/config_watch.h"
 #include "cli/setting_text.h"
 #include "cli/suggest.h"
 #include "core/text.h"
@@ -70,14 +70,15 @@ static const struct opts spec = {
 struct call {
     const struct config_options *o;
     struct ask ask;
-    struct msg_config m;
-    const struct msg_setting *answer;
+    struct msg_ask m;
+    struct body_setting body; /* of a change */
+    const struct msg_says *answer;
     uint8_t value[CONFIG_VALUE_MAX + 1];
 };
 
-static int print_json(const struct call *c, const struct msg_setting *m)
+static int print_json(const struct call *c, const struct rec_config *r)
 {
-    json_t *json = setting_object(c->m.job, m);
+    json_t *json = setting_object(c->m.job, r);
     int rc = json == NULL ? -1 : json_dumpf(json, stdout, JSON_COMPACT);
 
     json_decref(json);
@@ -86,12 +87,17 @@ static int print_json(const struct call *c, const struct msg_setting *m)
 
 static int get(struct call *c)
 {
-    int status = config_ask(&c->ask, &c->m, &c->answer);
+    int status = ask_call(&c->ask, &c->m, NULL, &c->answer);
+    struct rec_config r;
 
-    if (status != EXIT_SUCCESS || c->o->json) {
-        return status != EXIT_SUCCESS ? status : print_json(c, c->answer);
+    if (status != EXIT_SUCCESS) {
+        return status;
     }
-    fwrite(c->answer->value, 1, c->answer->value_n, stdout);
+    r = setting_of(&c->ask, c->answer);
+    if (c->o->json) {
+        return print_json(c, &r);
+    }
+    fwrite(r.value, 1, r.value_n, stdout);
     if (!c->o->raw) {
         putchar('\n');
     }
@@ -101,26 +107,28 @@ static int get(struct call *c)
 static int list(struct call *c)
 {
     char line[CONFIG_KEY_MAX + 1024];
-    int status = config_ask(&c->ask, &c->m, &c->answer);
+    int status = ask_call(&c->ask, &c->m, NULL, &c->answer);
     uint32_t n = 0;
 
     for (; status == EXIT_SUCCESS && c->answer->more; n++) {
+        const struct rec_config r = setting_of(&c->ask, c->answer);
+
         if (c->o->json) {
-            status = print_json(c, c->answer);
+            status = print_json(c, &r);
         } else {
-            setting_line(c->answer, 0, line, sizeof(line));
+            setting_line(&r, 0, line, sizeof(line));
             puts(line);
         }
         if (status == EXIT_SUCCESS) {
-            status = config_next(&c->ask, c->ask.wait_ms, &c->answer);
+            status = ask_next(&c->ask, c->ask.wait_ms, &c->answer);
         }
         if (status == EXIT_UNREACHABLE) {
-            return config_lost(&c->ask);
+            return ask_lost(&c->ask);
         }
     }
     if (status == EXIT_SUCCESS && n == 0 && !c->o->json) {
         printf("job %s has no settings%s%s\n", c->m.job,
-               c->m.key[0] != '\0' ? " that begin with " : "", c->m.key);
+               c->m.topic[0] != '\0' ? " that begin with " : "", c->m.topic);
     }
     return status;
 }
@@ -134,35 +142,37 @@ static int read_stdin(struct call *c)
                           ferror(stdin) ? "stdin can't be read"
                                         : "the value on stdin is longer than 64 KiB");
     }
-    c->m.value = c->value;
-    c->m.value_n = (uint32_t)n;
+    c->body.value = c->value;
+    c->body.value_n = (uint32_t)n;
     return EXIT_SUCCESS;
 }
 
 static int change(struct call *c)
 {
-    int status = config_ask(&c->ask, &c->m, &c->answer);
+    int status = ask_call(&c->ask, &c->m, &c->body, &c->answer);
 
     if (status != EXIT_SUCCESS) {
         return status;
     }
     if (c->o->json) {
-        struct msg_setting m = *c->answer;
+        struct rec_config r = {.version = c->answer->at,
+                               .deleted = c->body.deleted,
+                               .value = c->body.value,
+                               .value_n = c->body.value_n};
 
-        m.value = c->m.value;
-        m.value_n = c->m.value_n;
-        return print_json(c, &m);
+        strcpy(r.key, c->m.topic);
+        return print_json(c, &r);
     }
-    printf(c->m.verb == CONFIG_REMOVE ? "%s is removed (version %" PRIu64 ")\n"
-                                      : "%s is at version %" PRIu64 "\n",
-           c->answer->key, c->answer->version);
+    printf(c->body.deleted ? "%s is removed (version %" PRIu64 ")\n"
+                           : "%s is at version %" PRIu64 "\n",
+           c->answer->topic, c->answer->at);
     return EXIT_SUCCESS;
 }
 
 static int watch(struct call *c)
 {
     struct config_watch w = {
-        .where = &c->o->where, .job = c->m.job, .key = c->m.key, .json = c->o->json};
+        .where = &c->o->where, .job = c->m.job, .key = c->m.topic, .json = c->o->json};
 
     return config_watch(&c->ask, &w);
 }
@@ -172,12 +182,15 @@ static int watch(struct call *c)
 static const struct verb {
     const char *name;
     uint32_t words_min, words_max; /* itself included */
-    enum config_verb verb;
+    enum ask_kind kind;
+    bool removes;
     int (*run)(struct call *c);
 } verbs[] = {
-    {"get", 2, 2, CONFIG_GET, get},       {"list", 1, 2, CONFIG_LIST, list},
-    {"put", 3, 3, CONFIG_PUT, change},    {"rm", 2, 2, CONFIG_REMOVE, change},
-    {"watch", 1, 2, CONFIG_WATCH, watch},
+    {"get", 2, 2, ASK_SETTING_GET, false, get},
+    {"list", 1, 2, ASK_SETTING_LIST, false, list},
+    {"put", 3, 3, ASK_SETTING_CHANGE, false, change},
+    {"rm", 2, 2, ASK_SETTING_CHANGE, true, change},
+    {"watch", 1, 2, ASK_SETTING_WATCH, false, watch},
 };
 
 static const struct verb *find_verb(const char *name, struct suggestion *s)
@@ -195,15 +208,15 @@ static const struct verb *find_verb(const char *name, struct suggestion *s)
 /* The options that this verb has no use for would not do what they seem to. */
 static int check_options(const struct verb *v, const struct config_options *o)
 {
-    bool changes = v->verb == CONFIG_PUT || v->verb == CONFIG_REMOVE;
+    const bool changes = v->kind == ASK_SETTING_CHANGE;
 
     if (o->expect != CONFIG_ANY && !changes) {
         return opts_usage_error(&spec, "--if-version is for put and rm");
     }
-    if (o->create && (v->verb != CONFIG_PUT || o->expect != CONFIG_ANY)) {
+    if (o->create && (!changes || v->removes || o->expect != CONFIG_ANY)) {
         return opts_usage_error(&spec, "--create is for put, without --if-version");
     }
-    if (o->raw && (v->verb != CONFIG_GET || o->json)) {
+    if (o->raw && (v->kind != ASK_SETTING_GET || o->json)) {
         return opts_usage_error(&spec, "--raw is for get, without --json");
     }
     return EXIT_SUCCESS;
@@ -214,7 +227,8 @@ static int take_words(const struct verb *v, const struct opts_words *words, stru
     const char *key = words->n > 1 ? words->words[1] : "";
     char why[TEXT_MAX_LEN];
 
-    c->m.verb = (uint8_t)v->verb;
+    c->m.kind = (uint16_t)v->kind;
+    c->body.deleted = v->removes;
     if (words->n < v->words_min || words->n > v->words_max) {
         return opts_usage_error(&spec, "%s\nusage: muster config %s",
                                 words->n < v->words_min ? "a word is missing" : "a word too many",
@@ -225,8 +239,8 @@ static int take_words(const struct verb *v, const struct opts_words *words, stru
         return opts_usage_error(&spec, "%s",
                                 strlen(key) < CONFIG_KEY_MAX ? why : "the key is too long");
     }
-    strcpy(c->m.key, key);
-    if (v->verb != CONFIG_PUT) {
+    strcpy(c->m.topic, key);
+    if (v->words_min < 3) {
         return EXIT_SUCCESS;
     }
     if (strcmp(words->words[2], "-") == 0) {
@@ -235,8 +249,8 @@ static int take_words(const struct verb *v, const struct opts_words *words, stru
     if (strlen(words->words[2]) > CONFIG_VALUE_MAX) {
         return opts_usage_error(&spec, "the value is longer than 64 KiB");
     }
-    c->m.value = (uint8_t *)words->words[2];
-    c->m.value_n = (uint32_t)strlen(words->words[2]);
+    c->body.value = (uint8_t *)words->words[2];
+    c->body.value_n = (uint32_t)strlen(words->words[2]);
     return EXIT_SUCCESS;
 }
 
@@ -266,7 +280,7 @@ int config_main(int argc, char **argv)
     if (status == EXIT_SUCCESS) {
         status = take_words(v, &words, &c);
     }
-    c.m.expect = o.create ? 0 : o.expect;
+    c.m.at = o.create ? 0 : o.expect;
     if (status == EXIT_SUCCESS) {
         status = ask_open(spec.command, &o.where, &c.ask);
     }

@@ -1,6 +1,6 @@
 /* `muster config watch`: what was shown is remembered, so that after a gap (the orchestrator was
  * away, or changes were forgotten) a list tells what has changed, removals too. */
-#include "cli/config_ask.h"
+#include "cli/config_watch.h"
 #include "cli/setting_text.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TURN_MS 30000  /* of one question; its answer may be that nothing has changed */
+#define TURN_MS 30000  /* of one question; its answer's end may be that nothing has changed */
 #define SLACK_MS 10000 /* that an answer may be late before the orchestrator counts as gone */
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
@@ -38,15 +38,7 @@ static struct known *find(struct watcher *t, const char *key)
     return NULL;
 }
 
-static bool matches(const char *watched, const char *key)
-{
-    size_t n = strlen(watched);
-
-    return n == 0 || watched[n - 1] == '/' ? strncmp(watched, key, n) == 0
-                                           : strcmp(watched, key) == 0;
-}
-
-static int remember(struct watcher *t, const struct msg_setting *m)
+static int remember(struct watcher *t, const struct rec_config *m)
 {
     struct known *k = find(t, m->key);
 
@@ -75,7 +67,7 @@ static int remember(struct watcher *t, const struct msg_setting *m)
     return EXIT_SUCCESS;
 }
 
-static int show(struct watcher *t, const struct msg_setting *m)
+static int show(struct watcher *t, const struct rec_config *m)
 {
     char line[CONFIG_KEY_MAX + 1024];
     int rc = 0;
@@ -96,11 +88,11 @@ static int show(struct watcher *t, const struct msg_setting *m)
 
 /* ---- a list: what differs from what was shown ---- */
 
-static int show_if_new(struct watcher *t, const struct msg_setting *m)
+static int show_if_new(struct watcher *t, const struct rec_config *m)
 {
     struct known *k = find(t, m->key);
 
-    if (!matches(t->w->key, m->key)) {
+    if (!config_matches(t->w->key, m->key)) {
         return EXIT_SUCCESS;
     }
     if (k != NULL && k->version == m->version) {
@@ -115,7 +107,7 @@ static int show_removed(struct watcher *t, uint64_t version)
     int status = EXIT_SUCCESS;
 
     for (size_t i = t->known_n; i > 0 && status == EXIT_SUCCESS; i--) {
-        struct msg_setting m = {.deleted = true, .version = version};
+        struct rec_config m = {.deleted = true, .version = version};
 
         if (!t->known[i - 1].listed) {
             strcpy(m.key, t->known[i - 1].key);
@@ -127,13 +119,26 @@ static int show_removed(struct watcher *t, uint64_t version)
 
 /* ---- questions and answers ---- */
 
+struct rec_config setting_of(const struct ask *a, const struct msg_says *m)
+{
+    struct rec_config r = {.version = m->at};
+
+    memcpy(r.key, m->topic, sizeof(r.key));
+    if (m->body_n > 0) {
+        r.deleted = a->body.setting.deleted;
+        r.value_n = a->body.setting.value_n;
+        r.value = a->body.setting.value;
+    }
+    return r;
+}
+
 /* All that is answered to one question; EXIT_SUCCESS also when the watch was stale. */
 static int take(struct watcher *t, uint32_t wait_ms, bool is_list)
 {
-    const struct msg_setting *m;
+    const struct msg_says *m;
 
     for (;;) {
-        int status = config_next(t->ask, wait_ms, &m);
+        int status = ask_next(t->ask, wait_ms, &m);
 
         if (status != EXIT_SUCCESS) {
             return status;
@@ -143,15 +148,18 @@ static int take(struct watcher *t, uint32_t wait_ms, bool is_list)
             return EXIT_SUCCESS;
         }
         if (m->status != MU_OK) {
-            return ask_refused_with(t->ask, m->status, m->text);
+            return ask_refused(t->ask, m);
         }
-        if (!m->more) {
-            t->version = m->version;
+        if (m->topic[0] != '\0') {
+            const struct rec_config r = setting_of(t->ask, m);
+
+            status = is_list ? show_if_new(t, &r) : show(t, &r);
+        } else {
+            t->version = m->at;
             t->listed = true;
-            return is_list ? show_removed(t, m->version) : EXIT_SUCCESS;
+            status = is_list ? show_removed(t, m->at) : EXIT_SUCCESS;
         }
-        status = is_list ? show_if_new(t, m) : show(t, m);
-        if (status != EXIT_SUCCESS) {
+        if (status != EXIT_SUCCESS || !m->more) {
             return status;
         }
     }
@@ -159,17 +167,18 @@ static int take(struct watcher *t, uint32_t wait_ms, bool is_list)
 
 static int turn(struct watcher *t)
 {
-    struct msg_config m = {
-        .verb = t->listed ? CONFIG_WATCH : CONFIG_LIST, .after = t->version, .wait_ms = TURN_MS};
-    bool is_list = !t->listed;
+    const bool is_list = !t->listed;
+    struct msg_ask m = {.kind = is_list ? ASK_SETTING_LIST : ASK_SETTING_WATCH,
+                        .at = t->version,
+                        .wait_ms = TURN_MS};
     int status;
 
     strcpy(m.job, t->w->job);
-    strcpy(m.key, t->w->key);
+    strcpy(m.topic, t->w->key);
     for (size_t i = 0; is_list && i < t->known_n; i++) {
         t->known[i].listed = false;
     }
-    status = config_say(t->ask, &m);
+    status = ask_say(t->ask, &m, NULL);
     return status == EXIT_SUCCESS ? take(t, is_list ? t->ask->wait_ms : TURN_MS + SLACK_MS, is_list)
                                   : status;
 }

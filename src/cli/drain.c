@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct drain_options {
     struct ask_where where;
@@ -33,22 +34,24 @@ static const struct opts spec = {
 int drain_main(int argc, char **argv)
 {
     struct drain_options o = {0};
-    struct msg_admin msg = {.verb = ADMIN_DRAIN};
+    struct msg_ask msg = {.kind = ASK_DRAIN};
+    char node[NAME_MAX_LEN];
     struct opts_words words;
     int status;
 
     if (!opts_parse(&spec, argc, argv, &o, &words, &status)) {
         return status;
     }
-    status = ask_name(&spec, "node", words.words[0], msg.node);
+    status = ask_name(&spec, "node", words.words[0], node);
     if (status == EXIT_SUCCESS && o.job != NULL) {
         status = ask_name(&spec, "job", o.job, msg.job);
     }
     if (status == EXIT_SUCCESS) {
+        strcpy(msg.topic, node);
         status = ask_admin(spec.command, &o.where, &msg);
     }
     if (status == EXIT_SUCCESS) {
-        printf("node %s leaves its job at the next boundary\n", msg.node);
+        printf("node %s leaves its job at the next boundary\n", node);
     }
     return status;
 }

@@ -67,44 +67,37 @@ static int print_event(const struct events_options *o, const struct msg_event *e
     return rc != 0 || putchar('\n') == EOF ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Events come until an answer without `more`; none ends them when they are followed. */
+/* Events come until the answer's end; none ends them when they are followed. */
 static int listen_to(struct ask *a, const struct events_options *o)
 {
-    const union wire_any *msg;
-    struct wire_header h;
-    char error[NET_ERROR_MAX] = "";
+    const struct msg_says *m;
     int status = EXIT_SUCCESS;
 
-    while (status == EXIT_SUCCESS) {
-        int rc = client_next(a->client, o->follow ? 0 : a->wait_ms, &h, &msg, error);
-
-        if (rc != MU_OK) {
-            return ask_failed(a->command, EXIT_UNREACHABLE, "%s", error);
+    do {
+        status = ask_next(a, o->follow ? 0 : a->wait_ms, &m);
+        if (status == EXIT_UNREACHABLE) {
+            return ask_lost(a);
         }
-        if (h.type == WIRE_EVENT) {
-            status = print_event(o, &msg->event);
-        } else if (h.type == WIRE_ANSWER && msg->answer.status != MU_OK) {
-            return ask_refused(a, &msg->answer);
-        } else if (h.type == WIRE_ANSWER) {
-            if (msg->answer.text[0] != '\0') { /* Some that were asked for are no longer kept. */
-                ask_failed(a->command, status, "%s", msg->answer.text);
-            }
-            if (!msg->answer.more) {
-                return EXIT_SUCCESS;
-            }
+        if (status == EXIT_SUCCESS && m->status != MU_OK) {
+            return ask_refused(a, m);
+        }
+        if (status == EXIT_SUCCESS && m->body_n > 0) {
+            status = print_event(o, &a->body.event);
+        } else if (status == EXIT_SUCCESS && m->text[0] != '\0') {
+            ask_failed(a->command, status, "%s", m->text); /* Some are no longer kept. */
         }
         /* Whoever reads a pipe of ours wants each event as it comes. */
         if (o->follow && fflush(stdout) != 0) {
             return EXIT_FAILURE;
         }
-    }
+    } while (status == EXIT_SUCCESS && m->more);
     return status;
 }
 
 int events_main(int argc, char **argv)
 {
     struct events_options o = {0};
-    struct msg_ask msg = {.what = ASK_EVENTS};
+    struct msg_ask msg = {0};
     struct opts_words words;
     struct ask a = {0};
     int status;
@@ -118,11 +111,13 @@ int events_main(int argc, char **argv)
             return status;
         }
     }
-    msg.what = o.follow ? ASK_FOLLOW : ASK_EVENTS;
-    msg.since = o.since;
+    msg.kind = o.follow ? ASK_FOLLOW : ASK_EVENTS;
+    msg.wait_ms = UINT32_MAX;
+    msg.at = o.since;
     status = ask_open(spec.command, &o.where, &a);
     if (status == EXIT_SUCCESS) {
-        status = ask_say(&a, WIRE_ASK, &msg);
+        status = ask_say(&a, &msg, NULL);
+        status = status == EXIT_UNREACHABLE ? ask_lost(&a) : status;
     }
     if (status == EXIT_SUCCESS) {
         status = listen_to(&a, &o);

@@ -1,5 +1,6 @@
 /* `muster resize`: how many nodes a job is to have. It is the setting `size`. */
-#include "cli/config_ask.h"
+#include "cli/ask.h"
+#include "core/config.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -32,44 +33,52 @@ static const struct opts spec = {
     .words_max = 1,
 };
 
-static bool is_set(struct ask *a, const char *job, const char *key)
+static struct msg_ask question(enum ask_kind kind, const char *job, const char *key)
 {
-    const struct msg_setting *answer;
-    struct msg_config m = {.verb = CONFIG_GET};
+    struct msg_ask m = {.kind = (uint16_t)kind, .at = CONFIG_ANY};
 
     strcpy(m.job, job);
-    strcpy(m.key, key);
-    return config_say(a, &m) == EXIT_SUCCESS &&
-           config_next(a, a->wait_ms, &answer) == EXIT_SUCCESS && answer->status == MU_OK;
+    strcpy(m.topic, key);
+    return m;
+}
+
+static bool is_set(struct ask *a, const char *job, const char *key)
+{
+    const struct msg_ask m = question(ASK_SETTING_GET, job, key);
+    const struct msg_says *says;
+
+    return ask_say(a, &m, NULL) == EXIT_SUCCESS && ask_next(a, a->wait_ms, &says) == EXIT_SUCCESS &&
+           says->status == MU_OK;
+}
+
+static int change(struct ask *a, const char *job, const struct body_setting *to)
+{
+    const struct msg_ask m = question(ASK_SETTING_CHANGE, job, "size");
+    const struct msg_says *says;
+
+    return ask_call(a, &m, to, &says);
 }
 
 static int set(struct ask *a, const char *job, const char *size)
 {
-    const struct msg_setting *answer;
-    struct msg_config m = {.verb = CONFIG_PUT,
-                           .expect = CONFIG_ANY,
-                           .key = "size",
-                           .value = (uint8_t *)(uintptr_t)size,
-                           .value_n = (uint32_t)strlen(size)};
+    const struct body_setting to = {.value = (uint8_t *)(uintptr_t)size,
+                                    .value_n = (uint32_t)strlen(size)};
 
-    strcpy(m.job, job);
-    return config_ask(a, &m, &answer);
+    return change(a, job, &to);
 }
 
 /* There may be nothing to remove. */
 static int set_auto(struct ask *a, const char *job)
 {
-    const struct msg_setting *answer;
-    struct msg_config m = {.verb = CONFIG_LIST, .key = "size", .expect = CONFIG_ANY};
-    int status;
+    const struct msg_ask m = question(ASK_SETTING_LIST, job, "size");
+    const struct body_setting none = {.deleted = true};
+    const struct msg_says *says;
+    int status = ask_call(a, &m, NULL, &says); /* Is there such a job? */
 
-    strcpy(m.job, job);
-    status = config_ask(a, &m, &answer); /* Is there such a job? */
     if (status != EXIT_SUCCESS || !is_set(a, job, "size")) {
         return status;
     }
-    m.verb = CONFIG_REMOVE;
-    return config_ask(a, &m, &answer);
+    return change(a, job, &none);
 }
 
 static void say_done(struct ask *a, const char *job, const char *size)

@@ -62,7 +62,7 @@ extern const struct opts run_opts;
 /* ---- run_ckpt.c: the flags for checkpoints ---- */
 
 int run_ckpt_read_dir(const char *text, void *to, char *error);   /* opt_read, const char * */
-int run_ckpt_read_every(const char *text, void *to, char *error); /* … checked, kept as it is */
+int run_ckpt_read_every(const char *text, void *to, char *error); /* checked, and kept as text */
 
 /* What follows from them together. MU_EINVAL: error (OPTS_ERROR_MAX) says what is wrong. */
 int run_ckpt_settle(struct run_flags *f, char *error);

@@ -36,20 +36,20 @@ static bool is_text(const uint8_t *value, size_t n)
     return ok;
 }
 
-static void show_value(const struct msg_setting *m, char *buf, size_t cap)
+static void show_value(const struct rec_config *r, char *buf, size_t cap)
 {
-    uint32_t shown_n = MIN(m->value_n, SHOWN_MAX);
+    uint32_t shown_n = MIN(r->value_n, SHOWN_MAX);
     size_t at = 0;
 
-    while (shown_n < m->value_n && shown_n > 0 && (m->value[shown_n] & 0xc0) == 0x80) {
+    while (shown_n < r->value_n && shown_n > 0 && (r->value[shown_n] & 0xc0) == 0x80) {
         shown_n--; /* not in the middle of a character */
     }
-    const bool text = is_text(m->value, shown_n);
+    const bool text = is_text(r->value, shown_n);
 
     buf[0] = '\0';
     for (uint32_t i = 0; i < shown_n; i++) {
         char piece[8];
-        int n = escape(m->value[i], text, piece);
+        int n = escape(r->value[i], text, piece);
 
         if (at + (size_t)n >= cap) {
             return;
@@ -57,34 +57,30 @@ static void show_value(const struct msg_setting *m, char *buf, size_t cap)
         memcpy(buf + at, piece, (size_t)n + 1);
         at += (size_t)n;
     }
-    if (shown_n < m->value_n) {
-        snprintf(buf + at, cap - at, "… (%u bytes)", m->value_n);
+    if (shown_n < r->value_n) {
+        snprintf(buf + at, cap - at, "… (%u bytes)", r->value_n);
     }
 }
 
-void setting_line(const struct msg_setting *m, int width, char *buf, size_t cap)
+void setting_line(const struct rec_config *r, int width, char *buf, size_t cap)
 {
     char value[SHOWN_MAX * 4 + 32];
 
-    if (m->deleted) {
-        snprintf(buf, cap, "%-*s  version %" PRIu64 "  removed", width, m->key, m->version);
+    if (r->deleted) {
+        snprintf(buf, cap, "%-*s  version %" PRIu64 "  removed", width, r->key, r->version);
         return;
     }
-    show_value(m, value, sizeof(value));
-    snprintf(buf, cap, "%-*s  version %" PRIu64 "%s%s", width, m->key, m->version,
+    show_value(r, value, sizeof(value));
+    snprintf(buf, cap, "%-*s  version %" PRIu64 "%s%s", width, r->key, r->version,
              value[0] != '\0' ? "  " : "", value);
 }
 
-json_t *setting_object(const char *job, const struct msg_setting *m)
+json_t *setting_object(const char *job, const struct rec_config *r)
 {
-    struct rec_config r = {
-        .version = m->version, .deleted = m->deleted, .value_n = m->value_n, .value = m->value};
-    json_t *json;
+    json_t *json = setting_json(r);
 
-    memcpy(r.key, m->key, sizeof(r.key));
-    json = setting_json(&r);
     if (json_object_set_new(json, "job", json_string(job)) != 0 ||
-        (m->deleted && json_object_set_new(json, "deleted", json_true()) != 0)) {
+        (r->deleted && json_object_set_new(json, "deleted", json_true()) != 0)) {
         json_decref(json);
         return NULL;
     }

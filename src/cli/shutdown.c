@@ -14,5 +14,5 @@ static const struct opts spec = {
 
 int shutdown_main(int argc, char **argv)
 {
-    return ask_job_main(&spec, ADMIN_SHUTDOWN, "ends", argc, argv);
+    return ask_job_main(&spec, ASK_SHUTDOWN, "ends", argc, argv);
 }

@@ -1,31 +1,11 @@
 #include "cli/status_text.h"
 
+#include "cli/table.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define CELL_MAX 80
-
-struct column {
-    const char *title;
-    const char *key;
-    bool right;   /* numbers */
-    bool no_zero; /* 0 says nothing */
-};
-
-/* clang-format off */
-static const struct column columns[] = {
-    {"RANK", "rank", true, false},
-    {"WORKER", "worker", false, false},
-    {"NODE", "node", false, false},
-    {"SLOT", "slot", true, false},
-    {"SLOTS", "slots", true, false},
-    {"ROLE", "role", false, false},
-    {"STATE", "state", false, false},
-    {"STEP", "step", true, true},
-    {"IN MEMORY", "memory", false, false},
-    {"ADDRESS", "address", false, false},
-};
-/* clang-format on */
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -53,37 +33,14 @@ static void cell(const json_t *worker, const char *key, char *buf, size_t cap)
     }
 }
 
-static void column_cell(const struct column *c, const json_t *worker, char *buf, size_t cap)
-{
-    cell(worker, c->key, buf, cap);
-    if (c->no_zero && strcmp(buf, "0") == 0) {
-        *buf = '\0';
-    }
-}
-
-/* 0: nobody has anything to say in this column. */
-static int width(const struct column *c, const json_t *list)
-{
-    char text[CELL_MAX];
-    json_t *worker;
-    size_t i, widest = 0;
-
-    json_array_foreach(list, i, worker)
-    {
-        column_cell(c, worker, text, sizeof(text));
-        widest = MAX(widest, strlen(text));
-    }
-    return widest == 0 ? 0 : (int)MAX(widest, strlen(c->title));
-}
-
 static const char *colour(const char *state)
 {
     static const struct {
         const char *state, *code;
     } codes[] = {
         {"member", "32"},  {"running", "32"}, {"done", "32"},    {"warm", "36"},
-        {"warming", "36"}, {"forming", "36"}, {"leaving", "33"}, {"holding", "33"},
-        {"ending", "33"},  {"gone", "31"},    {"failed", "31"},
+        {"serving", "32"}, {"warming", "36"}, {"forming", "36"}, {"leaving", "33"},
+        {"holding", "33"}, {"ending", "33"},  {"gone", "31"},    {"failed", "31"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
@@ -104,57 +61,47 @@ static void put(const char *text, bool paint)
     }
 }
 
-/* One line of the table: of its titles if there is no worker. Blanks wait for the next text, so
- * that no line ends with any. */
-static void row(const json_t *worker, const int *widths, bool colours)
-{
-    char text[CELL_MAX];
-    int blanks = 2;
-
-    for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
-        const struct column *c = &columns[i];
-        int spare;
-
-        if (widths[i] == 0) {
-            continue;
-        }
-        if (worker != NULL) {
-            column_cell(c, worker, text, sizeof(text));
-        } else {
-            snprintf(text, sizeof(text), "%s", c->title);
-        }
-        spare = widths[i] - (int)strlen(text);
-        if (*text != '\0') {
-            printf("%*s", blanks + (c->right ? spare : 0), "");
-            put(text, colours && worker != NULL && strcmp(c->key, "state") == 0);
-            blanks = c->right ? 0 : spare;
-        } else {
-            blanks += spare;
-        }
-        blanks += 2;
-    }
-    putchar('\n');
-}
-
 static void table(const json_t *list, bool colours)
 {
-    int widths[ARRAY_LEN(columns)];
+    static const char *const KEYS[] = {"rank", "number", "worker", "node",   "slot",   "slots",
+                                       "role", "state",  "step",   "memory", "address"};
+    static const struct table_column COLUMNS[ARRAY_LEN(KEYS)] = {
+        {.title = "RANK", .right = true},
+        {.title = "NUMBER", .right = true},
+        {.title = "WORKER"},
+        {.title = "NODE"},
+        {.title = "SLOT", .right = true},
+        {.title = "SLOTS", .right = true},
+        {.title = "ROLE"},
+        {.title = "STATE", .colour = colour},
+        {.title = "STEP", .right = true},
+        {.title = "IN MEMORY"},
+        {.title = "ADDRESS"},
+    };
+    struct table t = {
+        .columns = COLUMNS, .columns_n = ARRAY_LEN(COLUMNS), .indent = 2, .colours = colours};
+    char text[CELL_MAX];
     json_t *worker;
     size_t i;
 
-    for (i = 0; i < ARRAY_LEN(columns); i++) {
-        widths[i] = width(&columns[i], list);
-    }
-    row(NULL, widths, colours);
     json_array_foreach(list, i, worker)
     {
-        row(worker, widths, colours);
+        for (size_t k = 0; k < ARRAY_LEN(KEYS); k++) {
+            cell(worker, KEYS[k], text, sizeof(text));
+            /* Before the first step there is nothing to say. */
+            table_cell(&t, "%s",
+                       strcmp(KEYS[k], "step") == 0 && strcmp(text, "0") == 0 ? "" : text);
+        }
+    }
+    if (table_end(&t, stdout) != MU_OK) {
+        fprintf(stderr, "muster status: out of memory\n");
     }
 }
 
 static void head(const json_t *job, bool colours)
 {
     size_t members_n = json_array_size(json_object_get(job, "members"));
+    size_t helpers_n = json_array_size(json_object_get(job, "helpers"));
     size_t waiting_n = json_array_size(json_object_get(job, "waiting"));
 
     printf("job %s  run %lld  ", text_of(job, "job"), number_of(job, "run"));
@@ -169,6 +116,9 @@ static void head(const json_t *job, bool colours)
         printf("  step %lld", number_of(job, "step"));
     }
     printf("  %zu member%s", members_n, members_n == 1 ? "" : "s");
+    if (helpers_n > 0) {
+        printf(", %zu helper%s", helpers_n, helpers_n == 1 ? "" : "s");
+    }
     if (waiting_n > 0) {
         printf(", %zu waiting", waiting_n);
     }
@@ -203,6 +153,7 @@ static void print_metrics(const json_t *metrics)
 void status_print(const json_t *job, bool colours)
 {
     const json_t *members = json_object_get(job, "members");
+    const json_t *helpers = json_object_get(job, "helpers");
     const json_t *waiting = json_object_get(job, "waiting");
 
     head(job, colours);
@@ -211,6 +162,10 @@ void status_print(const json_t *job, bool colours)
     }
     if (json_array_size(members) > 0) {
         table(members, colours);
+    }
+    if (json_array_size(helpers) > 0) {
+        printf("  helpers:\n");
+        table(helpers, colours);
     }
     if (json_array_size(waiting) > 0) {
         printf("  waiting:\n");

@@ -16,6 +16,6 @@ static const struct opts spec = {
 
 int takeover_main(int argc, char **argv)
 {
-    return ask_job_main(&spec, ADMIN_TAKEOVER, "no longer waits for members that are out of touch",
+    return ask_job_main(&spec, ASK_TAKEOVER, "no longer waits for members that are out of touch",
                         argc, argv);
 }

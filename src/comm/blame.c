@@ -2,7 +2,7 @@
  * those who have not noticed that death yet, as if it had failed itself; suspicions are made from
  * this, so the blame is passed on (NOTE_ABORT) and never put on a rank that only passed it on. */
 #include "comm/exchange.h"
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -248,6 +248,6 @@ void blame_tell(struct op *op)
         }
     }
     if (group_flush(op->c)) {
-        tender_flush(op->c); /* Nobody else sends the rest once this call has returned. */
+        links_flush(op->c); /* Nobody else sends the rest once this call has returned. */
     }
 }

@@ -12,6 +12,7 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
 {
     const uint32_t n = c->group.n, me = c->group.me;
     const bool view = (call->flags & COMM_VIEW) != 0;
+    uint64_t in, out;
 
     if (call->op <= COMM_NONE || call->op >= COMM_OP_N) {
         return "there is no such call";
@@ -47,7 +48,10 @@ static const char *bad(const struct comm *c, const struct comm_call *call)
             return "a slice belongs to no rank of the group";
         }
     }
-    return NULL;
+    call_bytes(c, call, &in, &out);
+    return (in > 0 && call->in == NULL) || (out > 0 && call->out == NULL && !view)
+               ? "a buffer is missing"
+               : NULL;
 }
 
 void call_bytes(const struct comm *c, const struct comm_call *call, uint64_t *in_out,
@@ -87,17 +91,6 @@ void call_bytes(const struct comm *c, const struct comm_call *call, uint64_t *in
     }
     *in_out = in;
     *out_out = out;
-}
-
-static const char *bad_buffers(const struct comm *c, const struct comm_call *call)
-{
-    uint64_t in, out;
-
-    call_bytes(c, call, &in, &out);
-    return (in > 0 && call->in == NULL) ||
-                   (out > 0 && call->out == NULL && (call->flags & COMM_VIEW) == 0)
-               ? "a buffer is missing"
-               : NULL;
 }
 
 /* ---- the group ---- */
@@ -191,8 +184,7 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
     const char *why;
     int rc;
 
-    memset(result, 0, sizeof(*result));
-    result->rank = COMM_NOBODY;
+    *result = (struct comm_result){.rank = COMM_NOBODY};
     op.timeout_ns = call->timeout_ms < 0 ? UINT64_MAX : (uint64_t)call->timeout_ms * 1000000;
     if (c->group.number == 0) {
         return call_refuse(result, MU_EINVAL, "this worker is in no generation yet");
@@ -201,7 +193,6 @@ int call_make(struct comm *c, const struct comm_call *call, struct comm_result *
         return call_refuse(result, MU_EPEER, "the group has moved on");
     }
     why = bad(c, call);
-    why = why != NULL ? why : bad_buffers(c, call);
     if (why != NULL) {
         return call_refuse(result, MU_EINVAL, why);
     }

@@ -1,5 +1,5 @@
 /* What peers say of themselves, and how links are lost. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <string.h>
 
@@ -7,14 +7,14 @@
  */
 static void log_loss(struct link *l, int status, const char *why)
 {
-    struct tender *t = l->comm->tender;
+    struct tended *k = l->comm->tended;
     char who[WID_TEXT_MAX], more[LOG_PACE_TEXT];
     const bool ours = status == MU_EPEER; /* the others are its fault */
 
-    pthread_mutex_lock(&t->pace_lock);
-    const bool now = log_pace_take(&t->lost_pace, wait_now_ns() / MS, more);
+    pthread_mutex_lock(&k->pace_lock);
+    const bool now = log_pace_take(&k->lost_pace, clock_ns() / MS, more);
 
-    pthread_mutex_unlock(&t->pace_lock);
+    pthread_mutex_unlock(&k->pace_lock);
     if (now) {
         log_write(ours ? LOG_INFO : LOG_WARN, "comm", "the link to worker %s by %s is lost: %s%s",
                   wid_print(l->session.peer, who), l->where, why, more);
@@ -35,7 +35,7 @@ void link_lose(struct link *l, int status, const char *why)
     }
     (void)shutdown(l->fd, SHUT_RDWR);
     log_loss(l, status, why);
-    tender_wake(c);
+    links_wake(c);
     comm_ring(c);
 }
 

@@ -26,6 +26,7 @@
 #define COMM_TCP 2u
 
 struct comm;
+struct tender; /* link/tender.h */
 
 struct comm_config {
     char job[NAME_MAX_LEN];
@@ -57,6 +58,9 @@ void comm_close(struct comm *c);
 
 /* Where others reach it: "10.0.0.1:40123". */
 const char *comm_address(const struct comm *c);
+
+/* The same thread and port serve other classes of links, until comm_close(). */
+struct tender *comm_tender(struct comm *c);
 
 /* This worker goes on as another (a new life): the group is none, no generation is wanted, all
  * links are dropped. */
@@ -225,9 +229,9 @@ int comm_mail(struct comm *c, uint32_t rank, const void *frame, size_t n);
  * has moved on to a newer generation is no reason to end: what it said before can be heard, and
  * what others say. MU_ETIMEDOUT, MU_EPEER (a link is lost, or the group was overtaken: *rank_out
  * says whose fault that is, or COMM_NOBODY), MU_ELIMIT: room is too small, MU_EAGAIN: comm_poke().
- * error may be NULL. */
+ */
 int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
-              uint32_t *rank_out, char *error);
+              uint32_t *rank_out);
 
 /* Whoever is in comm_hear(), or calls it next, returns from it: there is something else to look at.
  * Never waits; from any thread. */

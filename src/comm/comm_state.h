@@ -13,11 +13,12 @@
 #include "comm/link.h"
 #include "comm/segment.h"
 #include "comm/wait.h"
+#include "link/tender.h"
 
 #include <pthread.h>
 #include <sys/queue.h>
 
-struct tender;
+struct tended;
 struct exchange;
 struct view;
 struct mail;
@@ -86,7 +87,6 @@ struct moving {
 struct comm {
     struct comm_config config; /* address, iface: NULL */
     struct hello_config hello;
-    char address[ADDR_MAX_LEN];
     struct segments *segments;
     uint32_t cores_n; /* that this process may run on */
 
@@ -103,6 +103,7 @@ struct comm {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a link is there, lost, or has made a claim; a segment has come */
     struct link *links;     /* all of them, in the group or not */
+    struct tended *tended;
     struct tender *tender;
     _Atomic bool closing; /* set under the lock; whoever waits looks at it after the alarm */
     uint32_t inside_n;    /* threads between comm_enter() and comm_leave() */
@@ -117,16 +118,16 @@ struct comm {
     int alarm_fd; /* eventfd: the same for those in poll(), and what peers in shared memory ring */
 };
 
-/* ---- tender.c: the thread, its listeners, hands being shaken ---- */
+/* ---- links.c, links_want.c: what the tender does for the group ---- */
 
-/* Listens where the config says and fills in c->address. */
-int tender_open(struct comm *c, const struct comm_config *config, char *error);
-void tender_close(struct comm *c);
+/* Listens where the config says. */
+int links_open(struct comm *c, const struct comm_config *config, char *error);
+void links_close(struct comm *c);
 /* Wants a link to this member (copied); returns at once. Made by TCP or unix socket, tried again
  * while wanted, also when it is lost later. Again is fine. MU_ENOMEM. */
-int tender_want(struct comm *c, const struct member *m);
-/* Takes back every tender_want(). */
-void tender_forget(struct comm *c);
+int links_seek(struct comm *c, const struct member *m);
+/* Takes back every links_seek(). */
+void links_forget(struct comm *c);
 /* Bumps the alarm and wakes whoever waits. From any thread. */
 void comm_ring(struct comm *c);
 
@@ -136,10 +137,6 @@ int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
                   struct link **link_out);
 int shm_link_open(struct comm *c, int fd, const struct hello_session *session,
                   struct link **link_out);
-
-/* The tender, every few seconds, under c->lock: loses a link by TCP whose host has been sent
- * something and has not answered for TCP_SILENCE_S. */
-void tcp_link_check(struct link *l);
 
 /* The tender: a unix socket of a link has something to read, or hung up. */
 void shm_link_hear(struct link *l);

@@ -1,5 +1,5 @@
 /* What anybody may ask of the group, or tell it. */
-#include "comm/tender.h"
+#include "comm/links.h"
 #include "core/membership.h"
 
 #include <openssl/evp.h>
@@ -69,7 +69,7 @@ struct link *group_find(struct comm *c, wid worker)
 
 const char *comm_address(const struct comm *c)
 {
-    return c->address;
+    return tender_address(c->tender);
 }
 
 static pthread_mutex_t *lock_of(const struct comm *c)
@@ -181,9 +181,12 @@ wid comm_worker(const struct comm *c, uint32_t rank)
 void comm_stats(struct comm *c, struct comm_stats *stats_out)
 {
     struct comm_stats stats;
+    uint64_t refused_n;
 
     pthread_mutex_lock(&c->lock);
     stats = c->stats;
+    tender_counts(c->tender, &refused_n, &stats.timed_out_n);
+    stats.refused_n += refused_n;
     stats.shm_links = stats.tcp_links = 0;
     for (const struct link *l = c->links; l != NULL; l = l->next) {
         const bool lives = atomic_load(&l->lost) == MU_OK;
@@ -198,7 +201,7 @@ void comm_stats(struct comm *c, struct comm_stats *stats_out)
 
 uint64_t group_due_ns(int64_t timeout_ms)
 {
-    const uint64_t now_ns = wait_now_ns();
+    const uint64_t now_ns = clock_ns();
 
     if (timeout_ms < 0 || (uint64_t)timeout_ms > (UINT64_MAX - now_ns) / MS) {
         return UINT64_MAX;

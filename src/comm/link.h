@@ -6,8 +6,8 @@
 #ifndef COMM_LINK_H
 #define COMM_LINK_H
 
-#include "comm/hello.h"
 #include "comm/note.h"
+#include "link/hello.h"
 
 #include <stdatomic.h>
 

@@ -1,7 +1,6 @@
+#include "comm/links.h"
 #include "comm/op.h"
-#include "comm/tender.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,7 +195,7 @@ static int hear(struct comm *c, struct op *op, void *frame, size_t room, size_t 
 }
 
 int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size_t *n_out,
-              uint32_t *rank_out, char *error)
+              uint32_t *rank_out)
 {
     struct op op = {.c = c,
                     .step = hear_step,
@@ -218,10 +217,6 @@ int comm_hear(struct comm *c, int64_t timeout_ms, void *frame, size_t room, size
     }
     if (rc != MU_OK) {
         *rank_out = c->group.broken != MU_OK ? c->group.broken_by : COMM_NOBODY;
-    }
-    if (rc != MU_OK && error != NULL) {
-        snprintf(error, COMM_ERROR_MAX, "%s",
-                 c->group.broken != MU_OK ? c->group.broken_why : mu_strerror(rc));
     }
     pthread_mutex_unlock(&c->engine);
     comm_leave(c);

@@ -19,15 +19,13 @@ static int meet_step(struct op *op)
     bool missing = false;
 
     for (uint32_t r = 0; r < g->n; r++) {
-        int rc = MU_OK;
+        int rc;
 
-        if (r == g->me) {
+        if (r == g->me || x->peers[r].sent) {
             continue;
         }
-        if (!x->peers[r].sent) {
-            rc = op_send(op, r, &x->mine, NULL, true);
-            x->peers[r].sent = rc == MU_OK;
-        }
+        rc = op_send(op, r, &x->mine, NULL, true);
+        x->peers[r].sent = rc == MU_OK;
         if (rc != MU_OK && rc != MU_EAGAIN) {
             return rc;
         }

@@ -1,5 +1,5 @@
 /* The group as a list of members with their links: made, changed for another, freed. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <stdlib.h>
 

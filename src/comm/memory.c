@@ -1,5 +1,5 @@
 /* Memory that peers on this host can see: they are told of each piece as it comes and goes. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 /* Making and freeing may take long, so only the telling is done under the lock. A link that is made
  * meanwhile was told of all there were by then; to hear of one twice, or of the end of one that it
@@ -13,7 +13,7 @@ static void tell_all(struct comm *c, void (*tell)(struct link *l, uint32_t segme
         }
     }
     pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
+    links_wake(c);
 }
 
 void *comm_alloc(struct comm *c, size_t bytes)

@@ -1,7 +1,7 @@
 /* From one term to the next. Links are the workers', not the group's: those between members
  * of both are only numbered anew. Then each side proves to each other one that it knows the
  * generation's key, and the move is over when all have. */
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static struct link *seek(struct comm *c, uint32_t rank)
         pthread_mutex_unlock(&c->lock);
     }
     if (l == NULL && rank < g->me) {
-        (void)tender_want(c, &g->members[rank]);
+        (void)links_seek(c, &g->members[rank]);
     }
     return l;
 }
@@ -190,7 +190,7 @@ static int move_to(struct comm *c, struct membership *to, uint64_t term, uint32_
         group_set(c, &g);
     }
     rc = move_run(c, due_ns, &missing);
-    tender_forget(c);
+    links_forget(c);
     settle(c, rc, missing);
     if ((rc == MU_ETIMEDOUT || rc == MU_EPEER) && missing_out != NULL) {
         *missing_out = c->group.members[missing].worker;

@@ -1,5 +1,5 @@
 #include "comm/exchange.h"
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <inttypes.h>
 
@@ -187,7 +187,7 @@ static int sleep_until_changed(struct op *op, struct waiter *w, uint64_t *due_ns
     struct comm_group *g = &op->c->group;
 
     if (op->timeout_ns != UINT64_MAX && *due_ns == UINT64_MAX) {
-        *due_ns = wait_now_ns() + op->timeout_ns;
+        *due_ns = clock_ns() + op->timeout_ns;
     }
     for (uint32_t r = 0; r < g->n; r++) {
         if (r != g->me) {

@@ -1,9 +1,8 @@
 /* Birth, another life, and death of a worker's data plane. */
 #include "base/thread.h"
-#include "comm/tender.h"
+#include "comm/links.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +60,7 @@ static int open_parts(struct comm *c, const struct comm_config *config, char *er
         snprintf(error, COMM_ERROR_MAX, "the data plane can't be set up: %s", mu_strerror(rc));
         return rc;
     }
-    return tender_open(c, config, error);
+    return links_open(c, config, error);
 }
 
 int comm_open(const struct comm_config *config, struct comm **comm_out, char *error)
@@ -79,8 +78,6 @@ int comm_open(const struct comm_config *config, struct comm **comm_out, char *er
         snprintf(error, COMM_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
-    /* The process may exit while our threads are at it: OpenSSL does not go before them. */
-    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     init_locks(c);
     init_config(c, config);
     const int rc = open_parts(c, config, error);
@@ -117,10 +114,9 @@ void comm_rename(struct comm *c, wid self)
     pthread_mutex_lock(&c->engine);
     pthread_mutex_lock(&c->lock);
     c->hello.self = c->config.self = self; /* No link is made for the old one from here on. */
-    c->tender->renamed = true;
-    wants_unname(c->tender);
+    tender_rename(c->tender, self);
+    wants_unname(c->tended);
     pthread_mutex_unlock(&c->lock);
-    tender_wake(c);
     group_set(c, &none);
     links_put_away(c, is_any);
     agreed_forget(c);
@@ -142,7 +138,9 @@ void comm_close(struct comm *c)
     }
     pthread_mutex_unlock(&c->lock);
     moving_close(c); /* Nobody waits for a started call any more. */
-    tender_stop(c);
+    if (c->tender != NULL) {
+        tender_stop(c->tender);
+    }
     mailbox_close(c);
     agreed_forget(c);
     if (c->tender != NULL) {
@@ -152,7 +150,7 @@ void comm_close(struct comm *c)
     }
     views_close(c);
     exchange_close(c);
-    tender_close(c);
+    links_close(c);
     segments_close(c->segments);
     group_free(&c->group);
     free(c->waiter.fds);

@@ -3,7 +3,7 @@
 #ifndef COMM_SHM_PACKET_H
 #define COMM_SHM_PACKET_H
 
-#include "comm/hello.h"
+#include "link/hello.h"
 
 #define PACKET_FDS_MAX 2
 

@@ -18,18 +18,13 @@
  * still to be read; then the end of the stream says that it is gone. Until then what is sent is
  * lost, as it is when a peer dies before it has read it.
  *
- * With TLS everything after hello.h goes through it, keyed from the run's key and the connection's
- * nonces, with (EC)DHE. The handshake is made along the way by flush() and head() of both sides.
- *
  * Memory: TCP_BUFFER for what comes, and rooms for small notes and one large one that are touched
  * only when they are used. */
 #ifndef COMM_TCP_H
 #define COMM_TCP_H
 
 #include "comm/comm_state.h"
-
-#include <openssl/ssl.h>
-#include <sys/uio.h>
+#include "link/stream.h"
 
 #define TCP_COUNTS UINT32_C(0x74636e75)
 #define TCP_VOID UINT32_C(0x64696f76)
@@ -39,11 +34,6 @@
 #define TCP_QUEUE_MORE 4  /* how many proofs fit behind them */
 #define TCP_PIECES_MAX 48 /* of frames in one sendmsg(): two from each, and the data */
 #define TCP_CLOSE_MS 100  /* to get rid of what is queued */
-/* After so long without a sign of life from its host a peer is lost, on links that carry something
- * and on those that don't. A live host's kernel answers by itself, however busy its processes are:
- * the limit is how long an outage of the network may last that is to be survived. */
-#define TCP_SILENCE_S 10
-#define TCP_RECORD 16384 /* of TLS */
 
 /* One that is queued. */
 struct tcp_frame {
@@ -85,42 +75,17 @@ struct tcp_in {
     uint8_t *own; /* NOTE_DATA_MAX, when first needed; aligned for every type */
 };
 
-struct tcp_tls {
-    SSL *ssl;
-    bool proved; /* the handshake is done */
-    short wants; /* POLLIN, POLLOUT: what the handshake waits for */
-    char text[96];
-    uint8_t record[TCP_RECORD]; /* taken from frames and not yet written: [at, n) */
-    size_t at, n;
-};
-
 struct tcp_link {
     struct link link; /* first */
-    const char *why;  /* what tcp_read() or tcp_write() failed of */
+    struct stream stream;
     struct tcp_out out;
     struct tcp_in in;
-    struct tcp_tls *tls; /* NULL: none */
 };
 
 static inline struct tcp_link *tcp_of(struct link *l)
 {
     return (struct tcp_link *)l;
 }
-
-/* ---- tcp_io.c: bytes. How many; 0: none now; MU_EPEER, MU_EPROTO: that was it, and t->why ---- */
-
-ssize_t tcp_read(struct tcp_link *t, struct iovec *pieces, uint32_t n);
-/* What it took may be changed. */
-ssize_t tcp_write(struct tcp_link *t, struct iovec *pieces, uint32_t n);
-/* Something that tcp_write() took has not left: call it again, with nothing if there is no more. */
-bool tcp_has_left_over(const struct tcp_link *t);
-
-/* ---- tcp_tls.c: a session and its key; tcp_record.c: bytes through it ---- */
-
-int tcp_tls_open(struct tcp_link *t);
-void tcp_tls_close(struct tcp_link *t);
-ssize_t tcp_tls_read(struct tcp_link *t, struct iovec *pieces, uint32_t n);
-ssize_t tcp_tls_write(struct tcp_link *t, struct iovec *pieces, uint32_t n);
 
 /* ---- tcp_buffer.c; all give MU_EAGAIN, or MU_EPEER when the link is lost ---- */
 

@@ -16,10 +16,10 @@ int tcp_read_more(struct tcp_link *t, uint8_t *place, size_t room, size_t *place
     struct tcp_in *in = &t->in;
     struct iovec pieces[] = {{place, room}, {in->buffer + in->to, TCP_BUFFER - in->to}};
     const uint32_t first = room == 0 ? 1 : 0;
-    const ssize_t got = tcp_read(t, pieces + first, 2 - first);
+    const ssize_t got = link_stream_read(&t->stream, pieces + first, 2 - first);
 
     if (got < 0) {
-        return tcp_lose(t, (int)got, t->why);
+        return tcp_lose(t, (int)got, t->stream.why);
     }
     if (got == 0) {
         return MU_EAGAIN;

@@ -1,22 +1,12 @@
 /* A link's life, and what it sleeps on. */
 #include "comm/tcp.h"
 
-#include "base/address.h"
-#include "base/log.h"
-
-#include <errno.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#define PROBES_N 3
-#define PROBE_S 2
 
 static void drop(struct link *l)
 {
@@ -29,7 +19,7 @@ static void drop(struct link *l)
 static void await(struct link *l, bool rx, bool tx, struct waiter *w)
 {
     struct tcp_link *t = tcp_of(l);
-    const bool writes = !t->out.mute && (t->out.n > 0 || tcp_has_left_over(t));
+    const bool writes = !t->out.mute && (t->out.n > 0 || link_stream_has_left_over(&t->stream));
     short events = 0;
 
     if (atomic_load(&l->lost) != MU_OK) {
@@ -41,11 +31,8 @@ static void await(struct link *l, bool rx, bool tx, struct waiter *w)
     if (writes) {
         events |= POLLOUT;
     }
-    if (events != 0 && t->tls != NULL && !t->tls->proved) {
-        events = t->tls->wants;
-    }
     if (events != 0) {
-        wait_add_fd(w, t->link.fd, events);
+        wait_add_fd(w, t->link.fd, link_stream_events(&t->stream, events));
     }
 }
 
@@ -66,17 +53,16 @@ static bool kernel_has_some(const struct tcp_link *t)
 
 static void part(struct tcp_link *t)
 {
-    const uint64_t due_ns = wait_now_ns() + TCP_CLOSE_MS * UINT64_C(1000000);
+    const uint64_t due_ns = clock_ns() + TCP_CLOSE_MS * UINT64_C(1000000);
     int rc = tcp_flush(&t->link);
 
-    while (rc == MU_EAGAIN && wait_now_ns() < due_ns) {
-        const bool reads = t->tls != NULL && t->tls->wants == POLLIN;
-        struct pollfd fd = {t->link.fd, reads ? POLLIN : POLLOUT, 0};
+    while (rc == MU_EAGAIN && clock_ns() < due_ns) {
+        struct pollfd fd = {t->link.fd, link_stream_events(&t->stream, POLLOUT), 0};
 
         poll(&fd, 1, TCP_CLOSE_MS);
         rc = tcp_flush(&t->link);
     }
-    while (kernel_has_some(t) && wait_now_ns() < due_ns) {
+    while (kernel_has_some(t) && clock_ns() < due_ns) {
         poll(NULL, 0, 1);
     }
     shutdown(t->link.fd, SHUT_WR);
@@ -84,7 +70,7 @@ static void part(struct tcp_link *t)
 
 static void free_link(struct tcp_link *t)
 {
-    tcp_tls_close(t);
+    link_stream_close(&t->stream);
     tcp_in_close(&t->in);
     tcp_out_close(&t->out);
     free(t);
@@ -114,48 +100,6 @@ static const struct link_ops tcp_ops = {
     .close = close_link,
 };
 
-/* A host that is gone says nothing. While nothing is under way probes find out, the first of which
- * is sent when there is still time for all of them; while something is, tcp_link_check() does.
- * TCP_USER_TIMEOUT would not do: it also ends a connection to a live worker that does not read for
- * that long, because it computes. */
-static void set_options(int fd)
-{
-    const struct {
-        int level, name, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, TCP_SILENCE_S - PROBES_N * PROBE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, PROBES_N},
-    };
-    const char *congestion = getenv("MUSTER_TCP_CONGESTION");
-
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
-    }
-    if (congestion != NULL && congestion[0] != '\0' &&
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion)) !=
-            0) {
-        log_warn("comm",
-                 "MUSTER_TCP_CONGESTION=%s: %s; the system's is used (sysctl "
-                 "net.ipv4.tcp_available_congestion_control lists what there is)",
-                 congestion, strerror(errno));
-    }
-}
-
-static void say_where(struct tcp_link *t)
-{
-    struct address a = {.n = sizeof(struct sockaddr_un)};
-    char text[ADDR_MAX_LEN] = "?";
-
-    if (getpeername(t->link.fd, &a.sa, &a.n) == 0) {
-        address_print(&a.sa, text, sizeof(text));
-    }
-    snprintf(t->link.where, sizeof(t->link.where), "%s %s", t->tls != NULL ? "tcp+tls" : "tcp",
-             text);
-}
-
 int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
                   struct link **link_out)
 {
@@ -171,28 +115,12 @@ int tcp_link_open(struct comm *c, int fd, const struct hello_session *session,
                             .path = COMM_TCP,
                             .rank = UINT32_MAX};
     if (tcp_in_open(&t->in) != MU_OK || tcp_out_open(&t->out) != MU_OK ||
-        (c->config.tls && tcp_tls_open(t) != MU_OK)) {
+        link_stream_open(&t->stream, fd, session, c->config.tls ? c->config.run_key : NULL) !=
+            MU_OK) {
         free_link(t);
         return MU_ENOMEM;
     }
-    set_options(fd);
-    say_where(t);
+    link_stream_print(&t->stream, t->link.where, sizeof(t->link.where));
     *link_out = &t->link;
     return MU_OK;
-}
-
-void tcp_link_check(struct link *l)
-{
-    struct tcp_info info = {0};
-    socklen_t n = sizeof(info);
-
-    if (l->path != COMM_TCP || atomic_load(&l->lost) != MU_OK ||
-        getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
-        return;
-    }
-    /* Sent again and again, or asked whether there is room: and no answer. */
-    if ((info.tcpi_retransmits > 1 || info.tcpi_probes > 1) &&
-        info.tcpi_last_ack_recv > TCP_SILENCE_S * 1000) {
-        link_lose(l, MU_EPEER, "its host has not answered for too long");
-    }
 }

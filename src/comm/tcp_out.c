@@ -118,21 +118,21 @@ static void fall_mute(struct tcp_out *out)
 
 static int write_queue(struct tcp_link *t)
 {
-    while (t->out.n > 0 || tcp_has_left_over(t)) {
+    while (t->out.n > 0 || link_stream_has_left_over(&t->stream)) {
         struct iovec pieces[TCP_PIECES_MAX];
         const uint32_t n = gather(&t->out, pieces);
-        const ssize_t sent = tcp_write(t, pieces, n);
+        const ssize_t sent = link_stream_write(&t->stream, pieces, n);
 
         if (sent == MU_EPEER) {
             fall_mute(&t->out);
             return MU_OK;
         }
         if (sent < 0) {
-            link_lose(&t->link, (int)sent, t->why);
+            link_lose(&t->link, (int)sent, t->stream.why);
             return MU_EPEER;
         }
         advance(&t->out, (size_t)sent);
-        if (sent == 0 && (n > 0 || tcp_has_left_over(t))) {
+        if (sent == 0 && (n > 0 || link_stream_has_left_over(&t->stream))) {
             return MU_EAGAIN;
         }
     }

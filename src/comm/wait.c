@@ -20,14 +20,6 @@
 
 _Static_assert(WAIT_WORDS_MAX + 1 <= FUTEX_WAITV_MAX, "all words and the alarm in one wait");
 
-uint64_t wait_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -142,7 +134,7 @@ static bool look_for_a_while(struct waiter *w, uint64_t due_ns)
         if (fds_ready(w)) {
             return true;
         }
-        now_ns = wait_now_ns();
+        now_ns = clock_ns();
         if (end_ns == 0) {
             end_ns = MIN(now_ns + SPIN_NS, due_ns);
         }
@@ -188,7 +180,7 @@ static void sleep_on_words(struct waiter *w, uint64_t until_ns)
 static void sleep_in_poll(struct waiter *w, uint64_t until_ns)
 {
     const uint32_t n = fds_kept(w);
-    const uint64_t now_ns = wait_now_ns();
+    const uint64_t now_ns = clock_ns();
     struct timespec left = wait_time(until_ns > now_ns ? until_ns - now_ns : 0);
     uint64_t count;
 
@@ -213,7 +205,7 @@ static void flags_set(struct waiter *w, enum wait_flag flag)
 
 static int sleep_for(struct waiter *w, uint64_t due_ns)
 {
-    const uint64_t now_ns = wait_now_ns();
+    const uint64_t now_ns = clock_ns();
     uint64_t until_ns = due_ns;
 
     if (now_ns >= due_ns) {

@@ -13,6 +13,7 @@
 #define COMM_WAIT_H
 
 #include "base/base.h"
+#include "base/clock.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -65,7 +66,6 @@ void wait_wake(const _Atomic uint32_t *word, const _Atomic uint32_t *flag, int e
 /* Bumps the alarm and wakes whoever waits, by futex or in poll(). Any thread. */
 void wait_ring(_Atomic uint32_t *alarm, int alarm_fd);
 
-uint64_t wait_now_ns(void);
 struct timespec wait_time(uint64_t ns);
 
 #endif

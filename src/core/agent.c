@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_AGAIN_MS 100      /* after a refusal, … */
-#define HELLO_AGAIN_MAX_MS 1000 /* … twice as long after each further one up to this */
+#define HELLO_AGAIN_MS 100      /* pause after a refusal */
+#define HELLO_AGAIN_MAX_MS 1000 /* the pause doubles with each further one, up to this */
 #define EXISTS_LEASES 3         /* in this time, whoever has our name and is gone has left it */
 #define REPORTS_AGAIN_MS 200
 #define EXIT_TIMEOUT_MS 300000
@@ -22,13 +22,20 @@ int agent_init(struct agent *a, const struct agent_config *config)
     a->mode = config->hello.mode;
     a->lease_len_ms = config->renew_ms * 3;
     a->held.members = calloc(config->members_max, sizeof(*a->held.members));
-    return a->held.members != NULL ? MU_OK : MU_ENOMEM;
+    a->roster.helpers = calloc(config->members_max, sizeof(*a->roster.helpers));
+    if (a->held.members == NULL || a->roster.helpers == NULL) {
+        agent_close(a);
+        return MU_ENOMEM;
+    }
+    return MU_OK;
 }
 
 void agent_close(struct agent *a)
 {
     free(a->held.members);
+    free(a->roster.helpers);
     a->held.members = NULL;
+    a->roster.helpers = NULL;
 }
 
 /* ---- to the orchestrator ---- */
@@ -75,12 +82,16 @@ static void send_hello(struct agent *a, struct agent_effects *fx)
     m.seq = a->reports_seq;
     m.reports_n = reports_fill(a);
     m.reports = a->out;
+    m.roster = a->roster.version;
     fx->emit(fx, &(struct agent_effect){.kind = AGENT_HELLO, .u.hello = &m});
 }
 
 void agent_renew(struct agent *a, struct agent_effects *fx)
 {
-    struct msg_renew m = {.held = a->held.number, .active = a->active, .flags = node_flags(a)};
+    struct msg_renew m = {.held = a->held.number,
+                          .active = a->active,
+                          .flags = node_flags(a),
+                          .roster = a->roster.version};
 
     if (!a->welcomed) {
         return; /* The next hello says it. */
@@ -203,6 +214,7 @@ static void on_welcome(struct agent *a, const struct msg_welcome *m, struct agen
     a->node = m->node;
     a->run = m->run;
     a->lease_len_ms = m->lease_ms;
+    a->roster.version = another ? 0 : a->roster.version;
     if (another || a->mode == MODE_AUTO) {
         slots_mode(a, m->mode, fx);
     }
@@ -354,6 +366,32 @@ static void on_active(struct agent *a, const struct msg_active *m, struct agent_
     }
 }
 
+static void tell_roster(struct agent *a, uint32_t slot, struct agent_effects *fx)
+{
+    const struct slot *s = &a->slots[slot];
+
+    if (s->state == SLOT_RUNNING && s->report.asks && a->roster.version != 0) {
+        fx->emit(fx, &(struct agent_effect){
+                         .kind = AGENT_TELL_ROSTER, .slot = slot, .u.roster = &a->roster});
+    }
+}
+
+static void on_roster(struct agent *a, const struct msg_roster *m, struct agent_effects *fx)
+{
+    struct roster_entry *helpers = a->roster.helpers;
+
+    if (m->run != a->run || m->version <= a->roster.version ||
+        m->helpers_n > a->config.members_max) {
+        return;
+    }
+    a->roster = *m;
+    a->roster.helpers = helpers;
+    memcpy(helpers, m->helpers, m->helpers_n * sizeof(*helpers));
+    for (uint32_t i = 0; i < a->config.hello.slots; i++) {
+        tell_roster(a, i, fx);
+    }
+}
+
 /* ---- from the workers ---- */
 
 static bool apart_is_news(const struct report *old, const struct report *new)
@@ -372,8 +410,8 @@ static bool report_is_news(const struct report *old, const struct report *new)
 {
     return old->phase != new->phase || old->entered != new->entered ||
            old->checkpoint != new->checkpoint || old->fault != new->fault ||
-           old->reached != new->reached || old->unkept != new->unkept || apart_is_news(old, new) ||
-           strcmp(old->addr, new->addr) != 0;
+           old->reached != new->reached || old->unkept != new->unkept || old->asks != new->asks ||
+           apart_is_news(old, new) || strcmp(old->addr, new->addr) != 0;
 }
 
 /* In restart mode its agent speaks for it, but that its work is done only it can know. The others
@@ -407,6 +445,7 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
         return; /* It is on its way out, and enters nothing any more. */
     } else if (e->kind == AGENT_ON_REPORT && a->mode != MODE_RESTART) {
         bool news = was_lost || report_is_news(&s->report, e->u.report);
+        bool asked = s->report.asks;
         uint32_t incarnation = s->report.incarnation;
 
         s->report = *e->u.report;
@@ -419,6 +458,9 @@ static void on_worker(struct agent *a, const struct agent_event *e, struct agent
             agent_changed(a, e->slot, fx);
         } else {
             a->progress = true;
+        }
+        if (!asked) {
+            tell_roster(a, e->slot, fx);
         }
         slot_place(a, e->slot, fx);
     } else if (was_lost || finishes(s, e)) {
@@ -540,6 +582,9 @@ static void dispatch(struct agent *a, const struct agent_event *e, struct agent_
         break;
     case AGENT_ON_ACTIVE:
         on_active(a, e->u.active, fx);
+        break;
+    case AGENT_ON_ROSTER:
+        on_roster(a, e->u.roster, fx);
         break;
     case AGENT_ON_ENDED:
         on_ended(a, e->u.ended, fx);

@@ -27,6 +27,7 @@ struct agent_config {
     uint32_t exit_timeout_ms; /* a job that is ending has this long; 0: 300,000 */
     uint32_t hung_ms;   /* a worker that was left out and does not say so for this long (and a lease
                          * at least) hangs, and is replaced; 0: never */
+    bool keeps_hung;    /* nor is a helper that has been lost for a lease */
     uint32_t silent_ms; /* auto: a script that runs for so long without a word may be restarted for
                          * a planned change; 0: 60,000 */
 };
@@ -70,8 +71,8 @@ struct agent {
     uint64_t now_ms;
     uint8_t mode; /* the job's, as the orchestrator last said */
     bool connected, welcomed, draining;
-    bool attached;      /* a worker has connected to us … */
-    bool unattached;    /* … or one has ended well that had not */
+    bool attached;      /* a worker has connected to its agent */
+    bool unattached;    /* a worker has ended well that never connected */
     uint64_t drain_ms;  /* since when we are draining */
     uint64_t ending_ms; /* since when the job is ending; 0: it is not */
     uint32_t last_code; /* of the last script that failed */
@@ -94,7 +95,8 @@ struct agent {
     uint64_t reports_at_ms;
     bool progress; /* steps were committed: the next renewal says so */
     uint64_t active;
-    struct generation held; /* members are its own copy */
+    struct generation held;   /* members are its own copy */
+    struct msg_roster roster; /* likewise; version 0: none */
     struct slot slots[SLOTS_MAX];
     struct report out[SLOTS_MAX];
     int exit_code;
@@ -114,6 +116,7 @@ enum agent_effect_kind {
     AGENT_ADDR,  /* `slot` needs another address and port; AGENT_ON_ADDR follows */
     AGENT_TELL_GENERATION,
     AGENT_TELL_ACTIVE,
+    AGENT_TELL_ROSTER,
     AGENT_TELL_LEASE,
     AGENT_TELL_ENDED, /* the run is over, or goes on without it; AGENT_STOP follows */
     AGENT_DONE        /* nothing is left to do: exit with `code` */
@@ -131,6 +134,7 @@ struct agent_effect {
         const struct msg_bye *bye;
         const struct generation *generation;
         const struct msg_active *active;
+        const struct msg_roster *roster;
         const struct msg_lease *lease;
         const struct msg_ended *ended;
     } u;
@@ -148,12 +152,13 @@ enum agent_event_kind {
     AGENT_ON_ACK,
     AGENT_ON_GENERATION,
     AGENT_ON_ACTIVE,
+    AGENT_ON_ROSTER,
     AGENT_ON_ENDED,
     AGENT_ON_ADDR,     /* u.report: addr and port of `slot` for the next generation; the first time
                         * before AGENT_ON_CONNECTED, then after each start and when wanted */
     AGENT_ON_LOADED,   /* the process of `slot` has loaded libmuster, and will join */
-    AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent … */
-    AGENT_ON_DETACHED, /* … and that connection is gone; the process may live */
+    AGENT_ON_ATTACHED, /* the process of `slot` has connected to its agent */
+    AGENT_ON_DETACHED, /* that connection is gone; the process may live */
     AGENT_ON_BEAT,     /* `slot` lives */
     AGENT_ON_REPORT,   /* u.report: phase, entered, step, checkpoint, addr, apart … */
     AGENT_ON_FORGET,   /* the worker has dropped its state and wants another life */
@@ -173,6 +178,7 @@ struct agent_event {
         const struct msg_ack *ack;
         const struct generation *generation;
         const struct msg_active *active;
+        const struct msg_roster *roster;
         const struct msg_ended *ended;
         const struct report *report;
     } u;

@@ -10,8 +10,8 @@
 
 #define SILENT_MS 60000     /* auto: what a script has to say that it is one of ours */
 #define DRAIN_WAIT_MS 3000  /* for a generation without us, before scripts are stopped anyway */
-#define QUICK_MS 1000       /* a life shorter than this … */
-#define BACKOFF_MS 100      /* … is followed by a pause, from the second time on, */
+#define QUICK_MS 1000       /* a life shorter than this is a quick end */
+#define BACKOFF_MS 100      /* pause after a quick end, from the second in a row on, */
 #define BACKOFF_MAX_MS 6400 /* longer each time */
 #define STOPPED_CODE 143    /* of a script that was asked to end, whatever it made of it */
 
@@ -381,19 +381,32 @@ static bool should_know(const struct agent *a, uint32_t slot)
            !in_held(a, slot);
 }
 
+/* What a member that is lost was to do others do meanwhile; but nobody takes the place of a helper
+ * as long as it is there. */
+static bool helper_hangs(const struct agent *a, const struct slot *s)
+{
+    bool helps =
+        s->report.phase == PHASE_SERVING || duty_of(a->config.hello.role, a->mode) == DUTY_HELPS;
+
+    return helps && !slot_by_generation(a, s) && s->state == SLOT_RUNNING && s->lost &&
+           !MUTATED(LOST_HELPER_ENDS);
+}
+
 static uint64_t hung_due_ms(const struct agent *a, const struct slot *s)
 {
-    if (s->out_ms == 0 || a->config.hung_ms == 0) {
+    bool helper = helper_hangs(a, s);
+
+    if (s->out_ms == 0 || (helper ? a->config.keeps_hung : a->config.hung_ms == 0)) {
         return UINT64_MAX;
     }
-    return s->out_ms + MAX(a->config.hung_ms, a->lease_len_ms);
+    return s->out_ms + (helper ? a->lease_len_ms : MAX(a->config.hung_ms, a->lease_len_ms));
 }
 
 static void look_for_hung(struct agent *a, uint32_t slot, struct agent_effects *fx)
 {
     struct slot *s = &a->slots[slot];
 
-    if (!should_know(a, slot)) {
+    if (!should_know(a, slot) && !helper_hangs(a, s)) {
         s->out_ms = 0;
     } else if (s->out_ms == 0) {
         s->out_ms = a->now_ms;

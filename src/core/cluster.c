@@ -77,6 +77,7 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     c->nodes = pool_init(c, config->nodes_max, sizeof(*c->nodes));
     c->workers = pool_init(c, config->workers_max, sizeof(*c->workers));
     c->scratch = pool_init(c, config->workers_max, sizeof(*c->scratch));
+    c->helpers = pool_init(c, config->workers_max, sizeof(*c->helpers));
     c->picked = pool_init(c, config->nodes_max, sizeof(*c->picked));
     c->ranking = pool_init(c, config->nodes_max, sizeof(*c->ranking));
     c->loads = pool_init(c, c->buckets, sizeof(*c->loads));
@@ -87,9 +88,9 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     items = pool_init(c, (size_t)config->nodes_max * 2, sizeof(*items));
     heap_init(&c->heap, items, config->nodes_max * 2);
     if (!settings_init(c) || c->jobs == NULL || c->nodes == NULL || c->workers == NULL ||
-        c->scratch == NULL || c->picked == NULL || c->ranking == NULL || c->loads == NULL ||
-        c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL || c->memories == NULL ||
-        items == NULL) {
+        c->scratch == NULL || c->helpers == NULL || c->picked == NULL || c->ranking == NULL ||
+        c->loads == NULL || c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL ||
+        c->memories == NULL || items == NULL) {
         cluster_close(c);
         return MU_ENOMEM;
     }
@@ -100,7 +101,7 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     for (uint32_t i = 0; i < config->nodes_max; i++) {
         c->nodes[i].next = i + 1 < config->nodes_max ? i + 1 : NONE;
     }
-    c->touched = NONE;
+    c->touched = c->filled_job = NONE;
     c->next_node = 1;
     c->jobs_due_ms = NEVER;
     *c_out = c;
@@ -120,6 +121,7 @@ void cluster_close(struct cluster *c)
     free(c->nodes);
     free(c->workers);
     free(c->scratch);
+    free(c->helpers);
     free(c->picked);
     free(c->ranking);
     free(c->loads);
@@ -139,6 +141,7 @@ void cluster_settle(struct cluster *c, struct effects *fx)
         c->touched = j->next_touched;
         j->touched = false;
         job_evaluate(c, j, fx);
+        roster_publish(c, j, fx);
     }
 }
 
@@ -163,6 +166,7 @@ void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct 
         if (c->jobs[i].used) {
             c->jobs[i].newcomer_ms = c->jobs[i].published_ms = now_ms;
             c->jobs[i].ended_ms = MIN(c->jobs[i].ended_ms, wall_ms); /* That clock may go back. */
+            roster_restart(&c->jobs[i]);
             job_touch(c, &c->jobs[i]);
         }
     }

@@ -38,7 +38,7 @@ struct cluster_config {
         linger_ms;  /* who comes so soon after the end of a run, and has not seen that, is told */
     uint64_t store; /* this store's id; agents of another are refused */
     struct config_limits settings; /* of each job */
-    bool adopt;                    /* … unless this is set: they come in as newcomers */
+    bool adopt;                    /* agents of another store come in as newcomers */
 };
 
 /* Sane times for a cluster of machines on one network; the store's id is left 0. */
@@ -123,6 +123,7 @@ enum effect_kind {
     EFFECT_ACK,
     EFFECT_GENERATION,
     EFFECT_ACTIVE,
+    EFFECT_ROSTER,
     EFFECT_ENDED,
     EFFECT_NOTE
 };
@@ -138,6 +139,7 @@ struct effect {
         const struct msg_ack *ack;
         const struct generation *generation;
         const struct msg_active *active;
+        const struct msg_roster *roster;
         const struct msg_ended *ended;
         const struct note *note;
     } u;
@@ -259,7 +261,7 @@ struct job_look {
     bool scheduled;  /* want_size is that of their schedule, now */
     bool heals;      /* it has given up its last generation, and goes back to a checkpoint */
     bool failed;     /* it ended so */
-    const char *why; /* … and for this; "" if there is nothing to say */
+    const char *why; /* why it ended; "" if there is nothing to say */
 };
 
 /* One slot of a node. */
@@ -285,10 +287,12 @@ struct node_look {
     uint32_t conn; /* 0: none */
     uint64_t host;
     uint8_t role;
-    bool gone;     /* for good; a generation still names it */
-    bool lapsed;   /* out of touch */
-    bool draining; /* it is to leave */
-    bool member;   /* a slot of it is in the published generation */
+    bool helps;     /* in no generation, … */
+    uint32_t place; /* then: the number of its first slot among those of its role */
+    bool gone;      /* for good; a generation still names it */
+    bool lapsed;    /* out of touch */
+    bool draining;  /* it is to leave */
+    bool member;    /* a slot of it is in the published generation */
     uint64_t held;
     uint32_t slots;
     const struct slot_look *slot; /* `slots` of them */

@@ -117,12 +117,16 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->faulted = false;
         j->kind = GENERATION_FRESH;
         j->finished = j->ended = j->failed = j->finishing = j->done = j->saving = false;
+        j->led = false;
         j->failing = false;
         j->why[0] = '\0';
         j->futile_n = 0;
         j->blame.until_ms = 0;
         j->stepped = false;
         wish_forget(c, j);
+    }
+    if (decided) {
+        job_refresh(c, j); /* Whoever helps does so in another way now. */
     }
     job_touch(c, j);
     if (decided && fx != NULL) {
@@ -173,6 +177,8 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     n->incarnation = r->incarnation;
     n->host = r->host;
     n->role = r->role;
+    n->place = r->place;
+    n->unheard = fx == NULL && !MUTATED(ROSTER_AWAITS_ALL);
     n->state = NODE_UP;
     node_number(c, n, r->node);
     c->next_node = MAX(c->next_node, r->node + 1);
@@ -181,9 +187,10 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     }
     wish_of_node(c, n);
     list_push(c, &j->others, n);
+    node_refresh(c, n);
     j->nodes_n++;
     j->deserted = false;
-    if (role_trains(n->role) || j->mode != MODE_INPROCESS) {
+    if (n->duty == DUTY_TRAINS || j->mode != MODE_INPROCESS) {
         j->newcomer_ms = c->now_ms;
     }
     n->lease_end_ms = c->now_ms + c->config.lease_ms;

@@ -22,7 +22,9 @@ bool budget_spent(struct cluster *c, const struct job *j, const struct node *n)
 }
 
 /* Scripts that fail by themselves again and again are no loss that other machines could make up
- * for: with fewer than min left the run has failed, instead of waiting for ever. */
+ * for: with fewer than min left the run has failed, instead of waiting for ever. A helper that is
+ * lost for good is for the others to miss; but a chief is why they are there, where nobody trains.
+ */
 void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t conn,
                    struct effects *fx)
 {
@@ -37,9 +39,9 @@ void budget_refuse(struct cluster *c, struct job *j, struct node *n, uint32_t co
         const struct node *other = &c->nodes[i];
 
         left_n += other->state == NODE_UP && &c->jobs[other->job] == j && node_alive(other) &&
-                  !other->draining && role_trains(other->role) && !budget_spent(c, j, other);
+                  !other->draining && other->duty == DUTY_TRAINS && !budget_spent(c, j, other);
     }
-    if (left_n < job_min(j)) {
+    if (left_n < job_min(j) && (!node_serves(c, n) || n->role == ROLE_CHIEF)) {
         record_failed(c, j, fx,
                       "node '%s' has used up its %u restarts (--max-restarts); %u of the %u nodes "
                       "that --nnodes wants are left",

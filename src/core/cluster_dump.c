@@ -31,6 +31,7 @@ static void dump_node(struct cluster *c, const struct node *n, struct effects *f
     r.u.node.host = n->host;
     r.u.node.slots = n->slots;
     r.u.node.role = n->role;
+    r.u.node.place = n->place;
     say_record(fx, &r);
 }
 

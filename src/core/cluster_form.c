@@ -134,7 +134,7 @@ static uint64_t port_due_ms(struct cluster *c, const struct job *j, const struct
     wid first = 0;
 
     for (uint32_t i = 0; i < g->members_n && first == 0; i++) {
-        first = role_trains(c->scratch[i].role) ? c->scratch[i].worker : 0;
+        first = member_is_ranked(&c->scratch[i]) ? c->scratch[i].worker : 0;
     }
     if (j->mode == MODE_INPROCESS || first == 0 || MUTATED(PORT_IS_NEW)) {
         return 0;
@@ -169,7 +169,7 @@ static uint32_t add_whole_nodes(struct cluster *c, struct job *j, struct generat
         const struct node *n = &c->nodes[c->picked[i]];
 
         if (!(trusted && node_suspected(c, j, n)) && (!linked || n->joinable)) {
-            full_n += role_trains(n->role);
+            full_n += n->duty == DUTY_TRAINS;
             for (uint32_t s = 0; s < n->slots; s++) {
                 if (!worker_left(node_worker(c, n, s))) {
                     add_member(c, g, n, s, false);
@@ -337,6 +337,9 @@ static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
         record_deserted(c, j, fx);
     }
     j->done |= j->tally.finished_n > 0;
+    j->led |= j->tally.led_n > 0;
+    /* In a job that nobody trains, the work is its chief's. */
+    ended |= j->led && j->active == 0 && j->tally.trainers_n == 0;
     if (!j->finishing && !j->ended && (ended || (j->done && !j->finished))) {
         record_finished(c, j, ended, "", fx);
     }

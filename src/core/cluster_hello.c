@@ -198,13 +198,14 @@ static bool is_crowded(const struct cluster *c, const struct job *j, const struc
         const struct node *n = &c->nodes[i];
 
         if (n->job == job_index(c, j) && (n->state == NODE_JOINING || node_alive(n)) &&
-            !n->draining && role_trains(n->role) && strcmp(n->name, h->name) != 0) {
+            !n->draining && n->duty == DUTY_TRAINS && strcmp(n->name, h->name) != 0) {
             workers_n += n->slots;
             nodes_n++;
         }
     }
-    return mode == MODE_INPROCESS && role_trains(h->role) && workers_n > c->config.group_max &&
-           !MUTATED(GROUP_HAS_ROOM) && nodes_n < (j->creating ? j->next_max : job_max(j));
+    return mode == MODE_INPROCESS && duty_of(h->role, mode) == DUTY_TRAINS &&
+           workers_n > c->config.group_max && !MUTATED(GROUP_HAS_ROOM) &&
+           nodes_n < (j->creating ? j->next_max : job_max(j));
 }
 
 static int register_node(struct cluster *c, struct job *j, const struct event *e,
@@ -212,8 +213,16 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
 {
     const struct msg_hello *h = e->u.hello;
     struct record r = {.kind = RECORD_NODE};
-    struct node *n = node_make(c, job_index(c, j), h->name, h->slots);
+    uint32_t place = 0;
+    struct node *n;
 
+    if (!roster_place(c, j, h, &place)) {
+        say_refused(fx, e->conn, MU_ELIMIT,
+                    "node '%s': job '%s' has as many workers of its role as there can be (%u)",
+                    h->name, j->name, HELPERS_MAX);
+        return MU_ELIMIT;
+    }
+    n = node_make(c, job_index(c, j), h->name, h->slots);
     if (n == NULL && forget_node(c, h->slots, fx)) {
         say_refused(fx, e->conn, MU_EAGAIN, "node '%s': one that is gone makes room for it",
                     h->name);
@@ -228,6 +237,9 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     n->incarnation = h->incarnation;
     n->host = h->host;
     n->role = h->role;
+    n->duty = duty_of(h->role, j->creating ? j->next_mode : j->mode);
+    n->place = place;
+    roster_heard(c, n, h->roster);
     n->draining = (h->flags & NODE_DRAINING) != 0;
     n->heals = (h->flags & NODE_HEAL) != 0;
     conn_bind(c, n, e->conn);
@@ -238,6 +250,7 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     r.u.node.host = h->host;
     r.u.node.slots = h->slots;
     r.u.node.role = h->role;
+    r.u.node.place = place;
     say_record(fx, &r);
     return MU_OK;
 }
@@ -259,6 +272,7 @@ static int hello_again(struct cluster *c, struct node *n, const struct event *e,
     n->heals = (h->flags & NODE_HEAL) != 0;
     n->held = h->held;
     n->active = h->active;
+    roster_heard(c, n, h->roster);
     node_heard(c, n);
     decide_mode(c, &c->jobs[n->job], h->flags, fx);
     take_silence(c, n, h->flags, h->held);
@@ -341,6 +355,7 @@ int on_renew(struct cluster *c, const struct event *e, struct effects *fx)
     n->heals = (m->flags & NODE_HEAL) != 0;
     n->held = MAX(n->held, m->held);
     n->active = MAX(n->active, m->active);
+    n->roster = MAX(n->roster, m->roster);
     node_heard(c, n);
     if ((m->flags & NODE_DRAINING) != 0 && !n->draining) {
         n->draining = true;

@@ -52,7 +52,7 @@ bool worker_joinable(const struct cluster *c, const struct node *n, const struct
 
 static void judge_slots(struct cluster *c, const struct node *n, bool *available, bool *joinable)
 {
-    bool may = role_trains(n->role) || c->jobs[n->job].mode != MODE_INPROCESS;
+    bool may = RULE(HELPERS_STAY_OUT, !node_serves(c, n));
 
     *available = *joinable = node_alive(n) && !n->draining && may && node_staff(c, n) > 0;
     for (uint32_t s = 0; s < n->slots && *available; s++) {
@@ -65,7 +65,8 @@ static void judge_slots(struct cluster *c, const struct node *n, bool *available
         bool member = worker_lives(n, w, w->current_inc) || worker_lives(n, w, w->active_inc) ||
                       (w->phase == PHASE_IN && job_heals(&c->jobs[n->job]));
 
-        *available = member || w->phase == PHASE_WARM;
+        *available = member || w->phase == PHASE_WARM ||
+                     (MUTATED(HELPERS_STAY_OUT) && w->phase == PHASE_SERVING);
         *joinable &= member || worker_joinable(c, n, w);
     }
     *joinable &= *available;
@@ -74,7 +75,9 @@ static void judge_slots(struct cluster *c, const struct node *n, bool *available
 static void tally_worker(struct cluster *c, const struct job *j, const struct node *n,
                          const struct worker *w, struct tally *t)
 {
-    bool current_lost = w->current_inc != 0 && !worker_lives(n, w, w->current_inc);
+    /* Before the mode was known helpers were members, as in restart mode. */
+    bool current_lost =
+        w->current_inc != 0 && (!worker_lives(n, w, w->current_inc) || node_serves(c, n));
     bool active_lost = w->active_inc != 0 && !worker_lives(n, w, w->active_inc);
 
     /* Until a planned generation is active its leavers matter too: the others may still
@@ -85,10 +88,13 @@ static void tally_worker(struct cluster *c, const struct job *j, const struct no
     if (w->current_inc != 0 && !current_lost && w->entered == j->number) {
         t->entered_n++;
     }
-    if (w->active_inc != 0 && role_trains(n->role)) {
+    if (w->active_inc != 0 && n->duty == DUTY_TRAINS) {
         t->survivors_n += !active_lost;
         t->finished_n += !active_lost && w->phase == PHASE_FINISHED;
         t->dead_n += worker_dead(n, w, w->active_inc);
+    }
+    if (n->role == ROLE_CHIEF && node_serves(c, n) && node_alive(n)) {
+        t->led_n += w->phase == PHASE_FINISHED || worker_left(w);
     }
 }
 
@@ -99,6 +105,9 @@ static void tally_add(struct tally *to, const struct tally *t, uint32_t sign)
     to->finished_n += sign * t->finished_n;
     to->survivors_n += sign * t->survivors_n;
     to->dead_n += sign * t->dead_n;
+    to->trainers_n += sign * t->trainers_n;
+    to->led_n += sign * t->led_n;
+    to->unheard_n += sign * t->unheard_n;
 }
 
 void node_refresh(struct cluster *c, struct node *n)
@@ -110,15 +119,18 @@ void node_refresh(struct cluster *c, struct node *n)
     if (n->state == NODE_JOINING || n->state == NODE_FREE) {
         return;
     }
+    n->duty = node_duty(c, n);
     judge_slots(c, n, &available, &joinable);
     for (uint32_t s = 0; s < n->slots; s++) {
         tally_worker(c, j, n, node_worker(c, n, s), &t);
     }
+    t.trainers_n = n->duty == DUTY_TRAINS && node_alive(n);
+    t.unheard_n = n->unheard && node_alive(n);
     if (available != n->available || joinable != n->joinable ||
         memcmp(&t, &n->tally, sizeof(t)) != 0) {
         job_touch(c, j);
     }
-    if (role_trains(n->role)) {
+    if (n->duty == DUTY_TRAINS) {
         j->available_n += available;
         j->available_n -= n->available;
     }
@@ -127,6 +139,7 @@ void node_refresh(struct cluster *c, struct node *n)
     tally_add(&j->tally, &t, 1);
     tally_add(&j->tally, &n->tally, UINT32_MAX); /* minus one, modulo 2^32 */
     n->tally = t;
+    roster_look(c, n);
 }
 
 void job_refresh(struct cluster *c, struct job *j)
@@ -166,12 +179,20 @@ void node_watch(struct cluster *c, struct node *n)
     }
 }
 
+/* Nobody waits for one that is in no generation, and if it lives it is to stay who it is: it has
+ * its lease to come back. */
+static uint64_t close_due_ms(const struct cluster *c, const struct node *n)
+{
+    uint32_t wait_ms = node_serves(c, n) ? c->config.lease_ms : c->config.reconnect_ms;
+
+    return n->closed_ms == NEVER ? NEVER : MAX(n->closed_ms, c->jump_ms) + wait_ms;
+}
+
 static void watch_close(struct cluster *c, struct node *n)
 {
     if (!n->timed_close) {
         n->timed_close = true;
-        heap_push(&c->heap, MAX(n->closed_ms, c->jump_ms) + c->config.reconnect_ms,
-                  node_index(c, n) * 2 + 1);
+        heap_push(&c->heap, close_due_ms(c, n), node_index(c, n) * 2 + 1);
     }
 }
 
@@ -230,8 +251,7 @@ static void node_lapse(struct cluster *c, struct node *n, const char *why, struc
 /* An entry only says when to look; the node says what is due. */
 static void node_due(struct cluster *c, struct node *n, struct effects *fx)
 {
-    uint64_t close_ms =
-        n->closed_ms == NEVER ? NEVER : MAX(n->closed_ms, c->jump_ms) + c->config.reconnect_ms;
+    uint64_t close_ms = close_due_ms(c, n);
     uint64_t lease_ms = MAX(n->lease_end_ms, c->grace_ms);
 
     if (n->state != NODE_UP) {

@@ -77,6 +77,8 @@ static void look_node(const struct cluster *c, const struct node *n, cluster_nod
                             .conn = n->conn,
                             .host = n->host,
                             .role = n->role,
+                            .helps = node_serves(c, n),
+                            .place = n->place,
                             .gone = n->state == NODE_GONE,
                             .lapsed = n->lapsed,
                             .draining = n->draining,

@@ -8,7 +8,7 @@
 
 static bool wanted(const struct job *j, const struct node *n)
 {
-    return !n->draining && (!j->wish.listed || n->listed || !role_trains(n->role));
+    return !n->draining && (!j->wish.listed || n->listed || n->duty == DUTY_HELPS);
 }
 
 /* Does it have a living worker that holds the lineage? */
@@ -55,7 +55,7 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
     memset(c->loads, 0, c->buckets * sizeof(*c->loads));
     for (uint32_t i = 0; i < picked_n; i++) {
         load_of(c, c->nodes[c->picked[i]].host)->n++;
-        trainers_n += role_trains(c->nodes[c->picked[i]].role);
+        trainers_n += c->nodes[c->picked[i]].duty == DUTY_TRAINS;
         workers_n += c->nodes[c->picked[i]].slots;
     }
     heap_init(&heap, c->ranking, c->config.nodes_max);
@@ -70,7 +70,7 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
         struct load *load = load_of(c, n->host);
 
         heap_pop(&heap);
-        if (trainers_n >= cap && role_trains(n->role)) {
+        if (trainers_n >= cap && n->duty == DUTY_TRAINS) {
             continue;
         }
         if (!RULE(GROUP_HAS_ROOM, workers_n + n->slots <= workers_max)) {
@@ -82,7 +82,7 @@ static uint32_t pick_newcomers(struct cluster *c, struct job *j, uint32_t picked
         }
         load->n++;
         workers_n += n->slots;
-        trainers_n += role_trains(n->role);
+        trainers_n += n->duty == DUTY_TRAINS;
         c->picked[picked_n++] = top.value;
     }
     by_number(c, first, picked_n);
@@ -98,8 +98,8 @@ static uint32_t pick_members(struct cluster *c, struct job *j, uint32_t cap, boo
     for (struct node *n = node_at(c, j->seniors.first); n != NULL; n = node_at(c, n->next)) {
         bool in = whole ? n->available : holds_state(n);
 
-        if ((trainers_n < cap || !role_trains(n->role)) && in && (leavers || wanted(j, n))) {
-            trainers_n += role_trains(n->role);
+        if ((trainers_n < cap || n->duty == DUTY_HELPS) && in && (leavers || wanted(j, n))) {
+            trainers_n += n->duty == DUTY_TRAINS;
             c->picked[picked_n++] = node_index(c, n);
         }
     }

@@ -86,6 +86,10 @@ static void take_report(struct cluster *c, struct node *n, const struct report *
         return; /* The dead stay dead. */
     }
     w->phase = r->phase;
+    w->asks = r->asks != 0;
+    if (r->phase == PHASE_SERVING || r->phase == PHASE_WARM || r->phase == PHASE_IN) {
+        w->serves = r->phase == PHASE_SERVING;
+    }
     w->entered = MAX(w->entered, r->entered);
     w->step = r->step;
     w->reached = r->reached;
@@ -124,6 +128,7 @@ void take_reports(struct cluster *c, struct node *n, uint64_t seq, const struct 
         return; /* Overtaken. */
     }
     n->reports_seq = seq;
+    n->unheard = false;
     for (uint32_t i = 0; i < reports_n; i++) {
         take_report(c, n, &reports[i], fx);
     }
@@ -146,5 +151,6 @@ int on_reports(struct cluster *c, const struct event *e, struct effects *fx)
     node_heard(c, n);
     take_reports(c, n, m->seq, m->reports, m->reports_n, fx);
     say_ack(c, n, &ack, fx);
+    roster_say(c, n, fx);
     return MU_OK;
 }

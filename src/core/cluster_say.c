@@ -171,6 +171,7 @@ void say_level(struct cluster *c, struct node *n, struct effects *fx)
     if (n->active < j->active) {
         send_active(n, j->active, fx);
     }
+    roster_say(c, n, fx);
 }
 
 #define EACH_NODE(c, j, n)                                  \

@@ -26,11 +26,13 @@ struct worker {
     uint32_t active_inc;  /* the one in the active generation */
     uint32_t current_inc; /* the one in the published generation */
     uint32_t spent;       /* of its restart budget */
-    uint32_t charged;     /* … and what is on its way to the journal */
+    uint32_t charged;     /* spending that is on its way to the journal */
     uint32_t charged_inc;
     uint32_t spent_inc; /* the incarnation that was charged last */
     uint32_t exited;    /* 1 + the exit code of its last life that has ended; 0: none that we saw */
     bool caught_up;     /* in the published generation, as one that holds the state */
+    bool serves;        /* by its own word, or that of its last life */
+    bool asks;          /* it wants the roster */
     uint8_t phase;
     uint64_t entered;
     uint64_t reached;
@@ -41,19 +43,19 @@ struct worker {
     uint64_t fault_step;
     wid odd;
     uint64_t agreed;
-    char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation … */
+    char addr[ADDR_MAX_LEN]; /* as it says now, for the next generation */
     uint32_t port;
     bool unkept;                   /* as its report has it */
     bool port_used;                /* by the published generation: another is on its way */
-    char named_addr[ADDR_MAX_LEN]; /* … and as the published one has it */
+    char named_addr[ADDR_MAX_LEN]; /* its address in the published generation */
     uint32_t named_port;
     uint64_t apart_in; /* as its report has it */
     uint32_t apart_n;
     struct distance apart[APART_MAX];
     /* In the judgement of suspicions with this number; one with another says nothing. */
     uint64_t judged;
-    uint32_t named_n; /* so many others are apart from it … */
-    uint32_t idle_ms; /* … and have waited so long for it */
+    uint32_t named_n; /* so many others are apart from it */
+    uint32_t idle_ms; /* so long those others have waited for it */
     bool complains;   /* it is apart from others by its own word */
     bool dropped;     /* it is to go */
 };
@@ -72,6 +74,9 @@ struct tally {
     uint32_t finished_n;  /* of the active one, finished */
     uint32_t survivors_n; /* of the active one, living */
     uint32_t dead_n;      /* of the active one, proved dead */
+    uint32_t trainers_n;  /* they may train, now or later */
+    uint32_t led_n;       /* chiefs that have done their work */
+    uint32_t unheard_n;   /* how they are has yet to be said since the orchestrator started */
 };
 
 struct node {
@@ -84,17 +89,19 @@ struct node {
     uint32_t workers;
     uint32_t slots;
     uint8_t role;
+    uint8_t duty;   /* enum duty */
+    uint32_t place; /* of a helper: the number of its first slot among those of its role */
     uint8_t state;
     bool lapsed;
     bool draining;
-    bool drained; /* … by a record, not by its own wish */
+    bool drained; /* draining by a record, not by its own wish */
     bool heals;   /* it was started with --heal */
     bool saw_end; /* it has left, knowing that the run is over or ending */
     bool silent;  /* auto: its scripts may be restarted for a planned change */
     bool listed;
     bool senior;
-    bool timed;       /* its lease is in the heap … */
-    bool timed_close; /* … and the end of its time to reconnect */
+    bool timed;       /* its lease is in the heap */
+    bool timed_close; /* the end of its time to reconnect is in the heap */
     bool going;       /* a record that ends it is on its way */
     uint64_t lease_end_ms;
     uint64_t closed_ms; /* NEVER while connected, or never seen connected */
@@ -103,11 +110,16 @@ struct node {
     uint64_t reports_seq;
     uint64_t sent, sent_ms; /* the generation that was sent by this connection last, and when */
     uint64_t seen;          /* in the record of this generation, while that is checked */
-    uint32_t prev, next;    /* seniors or others */
+    bool asks;              /* one of its workers wants the roster */
+    bool unheard;           /* it is known from the journal, and has said nothing since */
+    uint64_t roster;        /* the version that it holds */
+    uint64_t roster_sent, roster_sent_ms; /* the version that it was sent last, and when */
+    uint64_t shown;                       /* what the roster says of it, as a hash; 0: nothing */
+    uint32_t prev, next;                  /* seniors or others */
     uint32_t chain_name, chain_number, chain_conn;
     /* What node_refresh() last counted into the job. */
     bool available; /* all its slots can be in a fresh generation */
-    bool joinable;  /* … and can join the published one */
+    bool joinable;  /* all its slots can join the published generation */
     struct tally tally;
 };
 
@@ -138,6 +150,13 @@ struct heal {
     uint64_t at;         /* the last step that was committed when it was found out */
     uint32_t count;      /* of heals since the job last got past the step where one began */
     wid odd;
+};
+
+/* Volatile: an orchestrator that starts begins anew, above what the nodes say that they hold. */
+struct roster {
+    uint64_t version; /* of what was told last */
+    uint64_t due_ms;  /* not again before this */
+    bool dirty;       /* it has changed since */
 };
 
 struct job {
@@ -181,9 +200,9 @@ struct job {
     uint32_t saves;       /* how often people have asked for one, since the orchestrator started */
     uint64_t retry_ms;    /* no record before this, after a failed write */
     uint64_t published_ms;
-    uint32_t futile_n;    /* generations in a row that failed soon after they started … */
-    uint32_t futile_node; /* … because of this node … */
-    bool futile_mixed;    /* … or of several */
+    uint32_t futile_n;    /* generations in a row that failed soon after they started */
+    uint32_t futile_node; /* the node because of which they failed */
+    bool futile_mixed;    /* several nodes were to blame */
     struct blame blame;
     uint64_t mend_ms; /* scripts that ended just now may be ready again until then */
     bool deciding;    /* its mode is on its way to the journal */
@@ -192,6 +211,7 @@ struct job {
     bool finishing;   /* its end is on its way to the journal */
     bool failing;     /* it has failed, which could not be written yet */
     bool done;        /* a member has said that it has finished, and may have gone since */
+    bool led;         /* the chief has, likewise */
     bool deserted;    /* the last node is gone, all its workers having left */
     bool saving;
     bool faulted; /* a member has stopped, and it is to be seen whether the job can heal */
@@ -203,6 +223,7 @@ struct job {
     uint64_t judged; /* the number of the last judgement of suspicions */
     uint64_t newcomer_ms;
     uint64_t due_ms;
+    struct roster roster;
 };
 
 /* What is left of a job that was forgotten. */
@@ -232,10 +253,13 @@ struct cluster {
     struct config *settings; /* by job */
     struct node *nodes;
     struct worker *workers;
-    struct member *scratch;    /* workers_max: the generation being built or sent */
-    uint32_t *picked;          /* nodes_max: the nodes of the plan */
-    struct heap_item *ranking; /* nodes_max: newcomers by the load of their host */
-    struct load *loads;        /* buckets: members per host, while newcomers are picked */
+    struct member *scratch;       /* workers_max: the generation being built or sent */
+    struct roster_entry *helpers; /* workers_max: those of the roster in `filled` */
+    struct msg_roster filled;     /* the roster that was sent last, … */
+    uint32_t filled_job;          /* its job, or NONE */
+    uint32_t *picked;             /* nodes_max: the nodes of the plan */
+    struct heap_item *ranking;    /* nodes_max: newcomers by the load of their host */
+    struct load *loads;           /* buckets: members per host, while newcomers are picked */
     uint32_t *by_name, *by_number, *by_conn; /* chain heads; buckets is a power of two */
     uint32_t buckets;
     uint32_t free_node;
@@ -255,7 +279,7 @@ uint32_t job_index(const struct cluster *c, const struct job *j);
 uint64_t job_hash(const char *name);
 bool nodes_full(const struct cluster *c);
 struct node *node_by_name(struct cluster *c, uint32_t job, const char *name);
-/* … leaving out one whose record is not durable yet. */
+/* The same, but not one whose record is not durable yet. */
 struct node *node_by_name_durable(struct cluster *c, uint32_t job, const char *name);
 /* The one whose record is on its way, or NULL. */
 struct node *node_joining(struct cluster *c, const char *job, const char *name,
@@ -283,6 +307,12 @@ static inline struct node *node_at(struct cluster *c, uint32_t index)
     return index == NONE ? NULL : &c->nodes[index];
 }
 
+/* It helps, and is in no generation for that. */
+static inline bool node_serves(const struct cluster *c, const struct node *n)
+{
+    return n->duty == DUTY_HELPS && c->jobs[n->job].mode == MODE_INPROCESS;
+}
+
 /* cluster_live.c: who is alive, and what that means for its job's counts */
 bool worker_lives(const struct node *n, const struct worker *w, uint32_t incarnation);
 bool worker_joinable(const struct cluster *c, const struct node *n, const struct worker *w);
@@ -297,6 +327,19 @@ void node_watch(struct cluster *c, struct node *n);
 void live_tick(struct cluster *c, struct effects *fx);
 void job_touch(struct cluster *c, struct job *j);
 void job_due(struct cluster *c, struct job *j, uint64_t at_ms);
+
+/* cluster_roster.c: helpers, and who is told of them */
+enum duty node_duty(struct cluster *c, const struct node *n); /* worked out anew */
+void roster_look(struct cluster *c, struct node *n); /* what is said of the node may have changed */
+void roster_heard(struct cluster *c, struct node *n,
+                  uint64_t version); /* which it holds, by hello */
+void roster_say(struct cluster *c, struct node *n,
+                struct effects *fx); /* what it has yet to hear */
+void roster_publish(struct cluster *c, struct job *j, struct effects *fx); /* if it has changed */
+void roster_restart(struct job *j); /* the orchestrator has started */
+/* The place of a helper that says hello; false: there is none left. */
+bool roster_place(struct cluster *c, const struct job *j, const struct msg_hello *h,
+                  uint32_t *place_out);
 
 /* cluster_hello.c and cluster_report.c: what agents say */
 int on_hello(struct cluster *c, const struct event *e, struct effects *fx);
@@ -335,7 +378,7 @@ void take_fault(struct cluster *c, struct job *j, const struct node *n, struct w
 bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *fx);
 /* A generation has been given up, and none is active since: whatever is formed starts anew. */
 bool job_heals(const struct job *j);
-bool job_must_heal(const struct job *j); /* … and nothing has been formed yet */
+bool job_must_heal(const struct job *j); /* it heals, and nothing has been formed yet */
 void note_healed(struct cluster *c, struct job *j, struct effects *fx);
 
 /* cluster_suspect.c */

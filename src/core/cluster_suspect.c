@@ -22,8 +22,8 @@ struct who {
 /* Two that can't talk to each other, by the word of one of them or of both. */
 struct pair {
     struct who who[2];   /* the older first: a higher number is a newer node */
-    bool says[2];        /* this one says so … */
-    uint32_t idle_ms[2]; /* … and has waited so long */
+    bool says[2];        /* this one says that the pair is broken */
+    uint32_t idle_ms[2]; /* this one has waited so long for the other */
     uint64_t since_ms;
 };
 

@@ -76,7 +76,7 @@ static uint32_t nodes_now(struct cluster *c, const struct job *j)
     uint32_t n = 0;
 
     for (const struct node *s = node_at(c, j->seniors.first); s != NULL; s = node_at(c, s->next)) {
-        n += role_trains(s->role);
+        n += s->duty == DUTY_TRAINS;
     }
     return n;
 }

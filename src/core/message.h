@@ -16,11 +16,14 @@
 #define SLOTS_MAX 64
 #define SLICES_MAX 1024
 #define MEMBERS_MAX 131072
-#define DATA_MAX (1u << 20)
 #define SYNC_TAG_MAX 128
 #define SYNC_DATA_MAX (64u << 10)
 #define CONFIG_KEY_MAX 128
 #define CONFIG_VALUE_MAX (64u << 10)
+#define ASK_TOPIC_MAX 128 /* that of a tag, and of a key */
+#define ASK_BODY_MAX ((64u << 10) + 1024)
+#define TEXT_PIECE_MAX (256u << 10)
+#define SAYS_BODY_MAX (TEXT_PIECE_MAX + 1024)
 #define METRICS_MAX 16
 #define METRIC_NAME_MAX 64
 
@@ -49,15 +52,21 @@ static inline uint32_t wid_incarnation(wid w)
 
 enum role { ROLE_WORKER, ROLE_CHIEF, ROLE_PS, ROLE_EVALUATOR, ROLE_N };
 
-/* Those count for min and max, and for the end of the job. The others are there to help: in restart
- * mode they are started and stopped with each generation, in-process they are on their own. */
-static inline bool role_trains(uint8_t role)
-{
-    return role == ROLE_WORKER || role == ROLE_CHIEF;
-}
-
 /* auto until the first worker decides it. */
 enum mode { MODE_AUTO, MODE_RESTART, MODE_INPROCESS, MODE_N };
+
+/* What a worker is there for. Those who train count for min and max, and for the end of the job.
+ * The others are there to help: in restart mode they are started and stopped with each generation,
+ * in-process they are in none, and found by the roster. */
+enum duty { DUTY_TRAINS, DUTY_HELPS };
+
+/* By its role alone: in-process a chief leads, and a worker that serves helps, too. */
+static inline enum duty duty_of(uint8_t role, uint8_t mode)
+{
+    const bool chief_trains = mode != MODE_INPROCESS;
+
+    return role == ROLE_WORKER || (role == ROLE_CHIEF && chief_trains) ? DUTY_TRAINS : DUTY_HELPS;
+}
 
 /* How a worker stands, by its own and its agent's word. LOST is the agent's suspicion
  * (no beat for a lease) and may pass; EXITED is proof of death. */
@@ -69,6 +78,7 @@ enum phase {
     PHASE_FINISHED,
     PHASE_LOST,
     PHASE_EXITED,
+    PHASE_SERVING, /* it helps: in no generation, and ready for whoever looks for it */
     PHASE_N
 };
 
@@ -94,24 +104,25 @@ struct report {
     uint64_t checkpoint; /* newest step it has saved for all; 0 if none */
     uint64_t reached;    /* newest generation to all of whose members it has a link now; 0 */
     char addr[ADDR_MAX_LEN];
-    uint32_t port;   /* free on its host for the next generation, as MASTER_PORT; 0 if none */
-    uint8_t hung;    /* EXITED: its agent ended it, for it did not notice that it was left out */
-    uint8_t fault;   /* enum fault: it commits nothing more … */
-    wid odd;         /* … and this one is the first of those who are not like most; 0: there is no
-                      * most, or it is not known */
-    uint64_t agreed; /* newest step after which its generation's states were the same; 0: none */
-    uint64_t apart_in; /* the generation whose members these are … */
-    uint32_t apart_n; /* … until one without the broken pairs is there, or they are whole again */
+    uint32_t port;     /* free on its host for the next generation, as MASTER_PORT; 0 if none */
+    uint8_t hung;      /* EXITED: its agent ended it, for it did not notice that it was left out */
+    uint8_t fault;     /* enum fault: it commits nothing more */
+    wid odd;           /* with a fault: the first of those who are not like most; 0: there is no
+                        * most, or it is not known */
+    uint64_t agreed;   /* newest step after which its generation's states were the same; 0: none */
+    uint64_t apart_in; /* the generation whose members `apart` are */
+    uint32_t apart_n;  /* said until a generation has no broken pair of these */
     struct apart apart[APART_MAX];
     uint8_t unkept; /* it was to keep its newest state in memory, and could not */
+    uint8_t asks;   /* it wants to be told the roster, now and whenever it changes */
 };
 
 /* ---- agent -> orchestrator ---- */
 
 /* Flags of hello, renewal and (the first) acknowledgement. */
 #define NODE_DRAINING 1u  /* this node is to leave */
-#define NODE_INPROCESS 2u /* a worker of it has connected to its agent … */
-#define NODE_RESTART 4u   /* … or one has ended well that had not: they know nothing of muster */
+#define NODE_INPROCESS 2u /* a worker of it has connected to its agent */
+#define NODE_RESTART 4u   /* one that never connected has ended well: its script knows no muster */
 #define NODE_ENDING 8u    /* acknowledgement: a worker of the job has finished */
 #define NODE_HEAL 16u     /* when states differ, go back to what all had, instead of ending */
 #define NODE_RERUN 32u    /* hello: another run, if the last one is over */
@@ -123,7 +134,7 @@ struct msg_hello {
     char name[NAME_MAX_LEN];
     uint64_t incarnation; /* random, one per agent process */
     uint32_t node;        /* the number given before; 0 if none */
-    uint32_t run;         /* … and the run it was given in */
+    uint32_t run;         /* the run in which that number was given */
     uint64_t host;        /* nodes of one host have the same */
     uint32_t min;
     uint32_t max;
@@ -137,6 +148,7 @@ struct msg_hello {
     uint64_t seq;    /* of the reports, as in msg_reports */
     uint32_t reports_n;
     struct report *reports; /* up to SLOTS_MAX */
+    uint64_t roster;        /* version of the roster that it holds; 0: of none */
 };
 
 struct msg_renew {
@@ -144,6 +156,7 @@ struct msg_renew {
     uint64_t held;
     uint64_t active;
     uint32_t flags;
+    uint64_t roster; /* as in msg_hello */
 };
 
 struct msg_reports {
@@ -195,8 +208,8 @@ enum generation_kind {
 
 #define GENERATION_HOLD 1u         /* settle, then wait: no step is computed in it */
 #define GENERATION_CHECKPOINTED 2u /* fresh: the base is checkpoint `base_step` */
-#define GENERATION_HEALS                                           \
-    4u /* … or the newest before it: those after it, in whatever \
+#define GENERATION_HEALS                                                                    \
+    4u /* fresh: the base is that one, or the newest before it: those after it, in whatever \
         * place, may be of a state that not all members had */
 
 #define MEMBER_CAUGHT_UP 1u /* was in `from`, so it holds the lineage's state */
@@ -210,6 +223,12 @@ struct member {
     uint32_t port; /* rank 0's is MASTER_PORT */
 };
 
+/* Ranks count those who train: a helper is a member without one. */
+static inline bool member_is_ranked(const struct member *m)
+{
+    return duty_of(m->role, MODE_RESTART) == DUTY_TRAINS;
+}
+
 /* Both a message and a record. To nodes that have no member in it, the key is zero. */
 struct generation {
     char job[NAME_MAX_LEN];
@@ -222,6 +241,28 @@ struct generation {
     uint8_t key[KEY_BYTES];
     uint32_t members_n;
     struct member *members; /* by rank; up to MEMBERS_MAX */
+};
+
+#define HELPERS_MAX 1024 /* of one role in a job; workers that serve do not count */
+
+/* A worker that others may look for although it is in no generation. */
+struct roster_entry {
+    wid worker; /* that of whoever takes its place is higher */
+    uint64_t host;
+    uint8_t role;
+    uint8_t phase; /* WARMING or SERVING */
+    uint32_t
+        number; /* among those of its role; whoever takes its place has it again. Of workers: 0 */
+    char addr[ADDR_MAX_LEN];
+};
+
+/* The helpers of the job, told to the nodes that ask. Members are not in it: the generation says
+ * who they are. */
+struct msg_roster {
+    uint32_t run;
+    uint64_t version; /* higher than whatever the node has held in this run */
+    uint32_t helpers_n;
+    struct roster_entry *helpers; /* in any order; up to MEMBERS_MAX */
 };
 
 /* From here on results of this generation may be committed, and of no other. */
@@ -268,6 +309,7 @@ struct msg_life {
     uint8_t key[KEY_BYTES];  /* of the run: the same for all its workers, and no others */
     uint64_t host;           /* as in `member` */
     char addr[ADDR_MAX_LEN]; /* "host:port" where the others are told to look for it */
+    uint8_t role;
 };
 
 struct msg_beat {
@@ -285,40 +327,66 @@ struct msg_lease {
     uint32_t saves; /* when it changes, the state after the next step is to be saved */
 };
 
-/* ---- worker <-> its agent <-> orchestrator ---- */
+/* ---- questions: whoever asks, through its agent or by itself, <-> orchestrator ---- */
 
-/* A value for all under a tag. It is repeated, with the same request, until it is answered. */
-struct msg_sync {
+/* One question, or one word that wants no answer; wire/ask.def has the kinds and what goes with
+ * each. Whoever passes it on looks at this much and not into the body. */
+struct msg_ask {
+    wid worker;                /* 0: people ask, or an agent */
+    uint64_t request;          /* comes back in whatever is said to it */
+    uint16_t kind;             /* enum ask_kind */
+    uint32_t wait_ms;          /* what is left of its time; UINT32_MAX: it has no end */
+    uint64_t at;               /* a version: where a stream goes on, what a change expects */
+    char job[NAME_MAX_LEN];    /* of an agent: its own, whatever it says */
+    char topic[ASK_TOPIC_MAX]; /* what it is about: a key, a tag, a node */
+    uint32_t body_n;
+    uint8_t *body; /* wire_body_decode() */
+};
+
+/* Part of an answer. A stream says in one batch after the other what has come to be, and behind
+ * each an empty one with `more`: that was all up to `at`. From an agent to its worker, and to a
+ * question that is no stream, an empty one with `more` says that what came before is void: it broke
+ * off, and comes again. */
+struct msg_says {
     wid worker;
-    uint64_t request; /* grows from call to call of one worker */
-    uint32_t wait_ms; /* what is left of its time */
-    char tag[SYNC_TAG_MAX];
+    uint64_t request;
+    int32_t status;
+    uint8_t more; /* something follows */
+    uint64_t at;
+    char topic[ASK_TOPIC_MAX];
+    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
+    uint32_t body_n;
+    uint8_t *body;
+};
+
+/* A setting, whose key is the topic: what it is to be, or is; `at` is the version. */
+struct body_setting {
+    uint8_t deleted;
+    uint32_t value_n;
+    uint8_t *value;
+};
+
+/* A value for all under a tag, which is the topic (core/sync.h). */
+struct body_value {
     uint32_t data_n;
     uint8_t *data;
-    /* The last round of the tag that it has the answer of: number `done_n` of that generation. */
     uint64_t done_generation;
     uint32_t done_n;
-    uint64_t joined; /* it has been a member since this generation; 0: no, or it can't tell */
-    /* The round of any tag that it had the answer of last; "": none. */
+    uint64_t joined;
     char last_tag[SYNC_TAG_MAX];
     uint64_t last_generation;
     uint32_t last_n;
 };
 
-/* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */
-struct msg_synced {
-    wid worker;
-    uint64_t request;
-    int32_t status;
-    uint64_t generation; /* whose members' values these are */
+/* One of them all. */
+struct body_values {
+    uint64_t generation;
+    uint32_t round;
     uint32_t index;
     uint32_t total;
-    wid from;
     char addr[ADDR_MAX_LEN];
-    char text[TEXT_MAX_LEN]; /* on failure: what happened, naming who is missing */
     uint32_t data_n;
     uint8_t *data;
-    uint32_t round; /* its number in `generation`; also on MU_EPEER: the last that it has missed */
 };
 
 /* A number that training gives, as its trainer calls it. */
@@ -328,11 +396,16 @@ struct metric {
 };
 
 /* The job's numbers after a step, by its rank 0. The newest counts; any may be lost. */
-struct msg_metrics {
-    wid worker;
+struct body_metrics {
     uint64_t step;
     uint32_t metrics_n;
     struct metric *metrics;
+};
+
+/* A piece of a text. */
+struct body_text {
+    uint32_t data_n;
+    uint8_t *data;
 };
 
 /* ---- worker <-> worker; the frame's term and the group's key fence them ---- */
@@ -391,8 +464,8 @@ struct msg_ready {
     uint8_t check[HASH_BYTES];  /* of the gradient of the step's check slice, if it has computed
                                    that; zero: it has not */
     uint8_t save;               /* it wants the state after this step to be saved */
-    uint32_t saved_n;           /* 0, or SAVES_N … */
-    struct attempt saved[SAVES_N]; /* … by place */
+    uint32_t saved_n;           /* 0, or SAVES_N */
+    struct attempt saved[SAVES_N]; /* by place */
 };
 
 struct msg_settle {
@@ -400,8 +473,8 @@ struct msg_settle {
     uint64_t step;                  /* last committed when it entered the term */
     uint8_t held;                   /* it holds the result of step + 1 */
     uint8_t slices[SLICES_MAX / 8]; /* gradients of step + 1 that it keeps, a bit each */
-    uint8_t digest[HASH_BYTES];     /* of the state after `step`, … */
-    uint8_t check[HASH_BYTES];      /* … and of step + 1's check slice, as in READY */
+    uint8_t digest[HASH_BYTES];     /* of the state after `step` */
+    uint8_t check[HASH_BYTES];      /* of the check slice of step + 1, as in READY */
     uint8_t diverged;               /* it has stopped: somebody's differed */
     uint64_t held_in;               /* the term whose members made the result that it holds */
     uint64_t moved;                 /* it has left for this generation at a boundary, after `step`;
@@ -411,51 +484,7 @@ struct msg_settle {
     struct attempt saved[SAVES_N];
 };
 
-/* ---- worker <-> its agent <-> orchestrator, and people <-> orchestrator: settings ---- */
-
-enum config_verb {
-    CONFIG_GET, /* the key's value */
-    CONFIG_PUT, /* sets it */
-    CONFIG_REMOVE,
-    CONFIG_LIST,  /* all keys that begin with `key`: one SETTING each, then one without a key */
-    CONFIG_WATCH, /* what has changed after version `after` of the settings, as LIST; if nothing
-                   * has, the answer comes when something does, or after wait_ms without any. For a
-                   * key that ends with '/', or "": all that begin with it */
-    CONFIG_VERB_N
-};
-
-/* A frame of its own for each. `request` and `worker` come back in the answer. */
-struct msg_config {
-    wid worker; /* 0: people ask */
-    uint64_t request;
-    uint8_t verb;
-    char job[NAME_MAX_LEN]; /* of an agent: its own, whatever it says */
-    char key[CONFIG_KEY_MAX];
-    uint64_t expect; /* put, remove: the key's version; 0: it must not exist; UINT64_MAX: any */
-    uint64_t after;
-    uint32_t wait_ms;
-    uint32_t value_n;
-    uint8_t *value;
-};
-
-/* `version` is the key's (removed: that of the removal); in the last of a list or a watch, whose
- * key is "", the settings' own: where the next watch goes on. Status MU_ESTALE to a watch: changes
- * have been forgotten; list, and go on from there. From an agent to its worker, one without a key
- * that is not the last says that what came before is void: it broke off, and comes again. */
-struct msg_setting {
-    wid worker;
-    uint64_t request;
-    int32_t status;
-    uint8_t more; /* another one follows */
-    uint8_t deleted;
-    uint64_t version;
-    char key[CONFIG_KEY_MAX];
-    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
-    uint32_t value_n;
-    uint8_t *value;
-};
-
-/* ---- people -> orchestrator ---- */
+/* ---- what people want ---- */
 
 enum admin_verb { ADMIN_DRAIN, ADMIN_TAKEOVER, ADMIN_SHUTDOWN, ADMIN_SAVE, ADMIN_N };
 
@@ -463,23 +492,6 @@ struct msg_admin {
     uint8_t verb;
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
-};
-
-enum ask_what { ASK_STATUS, ASK_EVENTS, ASK_FOLLOW, ASK_N };
-
-struct msg_ask {
-    uint8_t what;
-    char job[NAME_MAX_LEN]; /* "" for all */
-    uint64_t since;         /* events: those after this number */
-};
-
-/* The answer to an admin or an ask; `more` frames follow if set. Data is JSON text in pieces. */
-struct msg_answer {
-    int32_t status;
-    uint8_t more;
-    char text[TEXT_MAX_LEN]; /* on failure: what happened and what to do */
-    uint32_t data_n;
-    uint8_t *data;
 };
 
 /* Checkpoints that the orchestrator keeps, one request at a time or several at once: the answer has
@@ -510,8 +522,8 @@ struct msg_depot {
     uint64_t at;
     uint64_t total;               /* put: bytes of the chunk as it is stored; commit: of the text */
     uint8_t sum[DEPOT_SUM_BYTES]; /* put: the chunk's */
-    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all … */
-    uint64_t keep_every;          /* … and those whose step is a multiple of this; 0: none */
+    uint32_t keep;                /* begin, commit: how many of the newest stay; 0: all */
+    uint64_t keep_every;          /* all whose step is a multiple of this stay, too; 0: none */
     uint32_t data_n;
     uint8_t *data;
 };
@@ -566,6 +578,7 @@ struct rec_node {
     uint64_t host;
     uint32_t slots;
     uint8_t role;
+    uint32_t place; /* of a helper: the number of its first slot among those of its role */
 };
 
 struct rec_gone {
@@ -624,11 +637,11 @@ struct rec_drain {
 struct rec_forgotten {
     char job[NAME_MAX_LEN]; /* snapshots: "", that was before */
     uint64_t name;          /* a hash of it */
-    uint32_t run;           /* the last one, and … */
-    uint64_t generation;    /* … its last generation */
+    uint32_t run;           /* its last run */
+    uint64_t generation;    /* the last generation of that run */
     uint64_t step;
-    uint8_t done;         /* it ended, and did not fail … */
-    uint64_t at_ms;       /* … then, as in `finished` */
+    uint8_t done;         /* it ended, and did not fail */
+    uint64_t at_ms;       /* when it ended, as in `finished` */
     uint32_t nodes_floor; /* as in `job` */
 };
 

@@ -69,7 +69,15 @@
     X(RERUN_WAITS, "another run begins while nodes of the last one are here")                      \
     X(SEEN_IS_KEPT, "a node that saw the end can't begin another run")                             \
     X(FORGOTTEN_IS_KNOWN, "nothing is known of a job whose place was needed")                      \
-    X(GROUP_HAS_ROOM, "a generation has more members than can train together")
+    X(GROUP_HAS_ROOM, "a generation has more members than can train together")                     \
+    X(HELPERS_STAY_OUT, "a worker that serves is taken into a generation")                         \
+    X(ROSTER_IS_REPEATED, "a roster that was lost on its way is not sent again")                   \
+    X(ROSTER_OUTGROWS,                                                                             \
+      "an orchestrator that restarted tells rosters that are older than the last")                 \
+    X(ROSTER_AWAITS_ALL, "an orchestrator that restarted leaves out helpers it has yet to hear")   \
+    X(ROSTER_HAS_LIVING, "the roster has helpers that are known to be lost")                       \
+    X(PLACE_IS_FREE, "two helpers of a role have the same number")                                 \
+    X(LOST_HELPER_ENDS, "a helper that hangs keeps its place for ever")
 
 /* Those of the task manager, for tests/sim/tasks. */
 #define TASKS_MUTATION_MAP(X)                                                                     \

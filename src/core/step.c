@@ -237,12 +237,21 @@ static void say_ready(struct step *s, uint64_t step, struct step_effects *fx)
              &(struct step_effect){.kind = STEP_SEND_READY, .term = s->term, .ready = &s->said});
 }
 
-static void on_ready(struct step *s, const struct msg_ready *m)
+uint32_t rank_of_frame(const struct step *s, const struct step_event *e, wid from)
 {
-    uint32_t rank = membership_rank(s->group, m->from);
+    const uint32_t rank =
+        step_fence(s, e->term, e->key) ? membership_rank(s->group, from) : NO_RANK;
+
+    return rank == s->me ? NO_RANK : rank;
+}
+
+static void on_ready(struct step *s, const struct step_event *e)
+{
+    const struct msg_ready *m = e->u.ready;
+    const uint32_t rank = rank_of_frame(s, e, m->from);
     struct peer *p;
 
-    if (rank == NO_RANK || rank == s->me) {
+    if (rank == NO_RANK) {
         return;
     }
     p = &s->peers[rank];
@@ -363,96 +372,62 @@ static void on_applied(struct step *s, const struct step_event *e)
     s->applied |= e->step == s->committed;
 }
 
-static void dispatch(struct step *s, const struct step_event *e, struct step_effects *fx)
+static void on_lease(struct step *s, const struct step_event *e)
 {
-    switch (e->kind) {
-    case STEP_ON_GENERATION:
-        on_generation(s, e->u.membership, fx);
-        break;
-    case STEP_ON_ACTIVE:
-        on_active(s, e->generation, fx);
-        break;
-    case STEP_ON_LEASE:
-        if (step_orphaned(s)) {
-            s->heard_ms = s->now_ms; /* Others may have paused, too: they get time to say READY. */
-        }
-        s->lease_ms = MAX(s->lease_ms, e->time_ms);
-        break;
-    case STEP_ON_LINKS:
-        on_links(s, e);
-        break;
-    case STEP_ON_MOVED:
-        if (e->term == s->term && !s->there) {
-            on_moved(s, fx);
-        }
-        break;
-    case STEP_ON_CLAIM:
-        on_claim(s, e->term, fx);
-        break;
-    case STEP_ON_BROKEN:
-        if (e->term == s->term && in_rounds(s)) {
-            on_broken(s, e);
-        }
-        break;
-    case STEP_ON_BASE:
-        if (e->term == s->term) {
-            on_base(s, e, fx);
-        }
-        break;
-    case STEP_ON_STREAMED:
-        if (RULE(GENERATION_FENCE, e->term == s->term)) {
-            on_streamed(s, e, fx);
-        }
-        break;
-    case STEP_ON_SAVE:
-        s->save_asked = true;
-        break;
-    case STEP_ON_CUT:
-        on_cut(s, e);
-        break;
-    case STEP_ON_SAVED:
-        on_saved(s, e);
-        break;
-    case STEP_ON_CHECKED:
-        on_checked(s, e);
-        break;
-    case STEP_ON_DIGEST:
-        on_digest(s, e);
-        break;
-    case STEP_ON_REDUCED:
-        on_reduced(s, e);
-        break;
-    case STEP_ON_AGREED:
-        on_agreed(s, e, fx);
-        break;
-    case STEP_ON_REGROUP:
-        if (s->next != NULL && s->config.calls && s->phase != STEP_PARKED) {
-            move_on(s, fx);
-        }
-        break;
-    case STEP_ON_SHOWN:
-        on_shown(s, e);
-        break;
-    case STEP_ON_APPLIED:
-        on_applied(s, e);
-        break;
-    case STEP_ON_READY:
-        if (step_fence(s, e->term, e->key)) {
-            on_ready(s, e->u.ready);
-        }
-        break;
-    case STEP_ON_SETTLE:
-        if (step_fence(s, e->term, e->key)) {
-            on_settle(s, e);
-        }
-        break;
-    case STEP_ON_NUDGED:
-        s->heard_ms = s->now_ms;
-        break;
-    case STEP_ON_TICK:
-        break;
+    if (step_orphaned(s)) {
+        s->heard_ms = s->now_ms; /* Others may have paused, too: they get time to say READY. */
+    }
+    s->lease_ms = MAX(s->lease_ms, e->time_ms);
+}
+
+static void on_regroup(struct step *s, const struct step_event *e, struct step_effects *fx)
+{
+    if (s->next != NULL && s->config.calls && s->phase != STEP_PARKED) {
+        move_on(s, fx);
     }
 }
+
+static void on_save(struct step *s, const struct step_event *e)
+{
+    s->save_asked = true;
+}
+
+static void on_nudged(struct step *s, const struct step_event *e)
+{
+    s->heard_ms = s->now_ms;
+}
+
+/* ---- events ---- */
+
+/* Each looks itself whether what it is told is of the term that this worker is in. */
+static const struct {
+    void (*act)(struct step *s, const struct step_event *e, struct step_effects *fx);
+    void (*note)(struct step *s, const struct step_event *e); /* without effects of its own */
+} EVENTS[] = {
+    [STEP_ON_GENERATION] = {.act = on_generation},
+    [STEP_ON_ACTIVE] = {.act = on_active},
+    [STEP_ON_LEASE] = {.note = on_lease},
+    [STEP_ON_LINKS] = {.note = on_links},
+    [STEP_ON_MOVED] = {.act = on_moved},
+    [STEP_ON_CLAIM] = {.act = on_claim},
+    [STEP_ON_BROKEN] = {.note = on_broken},
+    [STEP_ON_BASE] = {.act = on_base},
+    [STEP_ON_STREAMED] = {.act = on_streamed},
+    [STEP_ON_CHECKED] = {.note = on_checked},
+    [STEP_ON_DIGEST] = {.note = on_digest},
+    [STEP_ON_REDUCED] = {.note = on_reduced},
+    [STEP_ON_AGREED] = {.act = on_agreed},
+    [STEP_ON_REGROUP] = {.act = on_regroup},
+    [STEP_ON_SHOWN] = {.note = on_shown},
+    [STEP_ON_APPLIED] = {.note = on_applied},
+    [STEP_ON_READY] = {.note = on_ready},
+    [STEP_ON_SETTLE] = {.note = on_settle},
+    [STEP_ON_CUT] = {.note = on_cut},
+    [STEP_ON_SAVED] = {.note = on_saved},
+    [STEP_ON_SAVE] = {.note = on_save},
+    [STEP_ON_NUDGED] = {.note = on_nudged},
+    [STEP_ON_TICK] = {.note = NULL},
+};
 
 void step_event(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
@@ -463,7 +438,11 @@ void step_event(struct step *s, const struct step_event *e, struct step_effects 
     if (s->over) {
         return;
     }
-    dispatch(s, e, fx);
+    if (EVENTS[e->kind].act != NULL) {
+        EVENTS[e->kind].act(s, e, fx);
+    } else if (EVENTS[e->kind].note != NULL) {
+        EVENTS[e->kind].note(s, e);
+    }
     if (!s->settled) {
         words_try(s, fx); /* Others may need them to settle, too. */
     }

@@ -53,8 +53,8 @@ enum step_phase {
  * one who has not said yet it is taken to be as it should be. */
 enum saves_by {
     SAVES_NEVER,
-    SAVES_HOST, /* it should be one for each host */
-    SAVES_ALL,  /* … one for all */
+    SAVES_HOST, /* it should be one checkpoint for each host */
+    SAVES_ALL,  /* it should be one checkpoint for all */
     SAVES_ONE   /* the same, and the first of them writes all of it */
 };
 
@@ -69,10 +69,10 @@ struct step_config {
     uint64_t check_every;  /* steps between those with a check slice; 0: only the first of a
                             * generation with newcomers, which always has one */
     bool heals; /* every state that is saved is compared, too, so that there is one to go back to:
-                 * those of which a READY said that it is to be saved, and … */
-    uint64_t save_every;          /* … these; 0: none */
+                 * those of which a READY said that it is to be saved, and those of save_every */
+    uint64_t save_every; /* the state after each step that is a multiple of this; 0: none */
     enum saves_by saves[SAVES_N]; /* by place. In memory: every state */
-    uint64_t folders[SAVES_N];    /* … and where, if it saves: not 0 */
+    uint64_t folders[SAVES_N];    /* the folder of each place where it saves: not 0 */
     bool keeps_none; /* gradients depend on the group: a loss makes them void, and there
                       * are no check slices */
     bool calls; /* it does not train: a step is a call that all members agree on, and the caller
@@ -144,8 +144,8 @@ struct step {
     /* the next step */
     struct slices have; /* gradients */
     struct plan plan;
-    bool holds;       /* its whole result is here … */
-    uint64_t held_in; /* … as the members of this term made it */
+    bool holds;       /* its whole result is here */
+    uint64_t held_in; /* the term whose members made that result */
     bool has_said;    /* READY, in this term */
     bool save_asked;  /* this worker wants a step to be saved: it says so in READY */
     struct msg_ready said;
@@ -163,7 +163,7 @@ struct step {
     struct membership *next;  /* planned: entered at a boundary, as rank `next_me`; NULL */
     uint32_t me, next_me;     /* NO_RANK: not in it */
     uint64_t entered;         /* it is caught up in this one; 0: in none */
-    bool confirmed;           /* … and that is active */
+    bool confirmed;           /* the generation it is caught up in is active */
     uint64_t left;            /* parked: at the boundary before this one; 0: it was dropped */
     bool over;                /* this life has ended: deaf until step_reset() */
     uint64_t first;           /* of the group's steps */
@@ -176,7 +176,7 @@ struct step {
     bool there;        /* the data plane is in it, with all members */
     bool settled;      /* what it goes on from is known */
     bool planned;      /* `plan` is that of this term */
-    bool based;        /* … of a fresh one: what it starts from is agreed on */
+    bool based;        /* fresh generation: what it starts from is agreed on */
     bool streamed;     /* those who lacked the state were given it, as far as this worker knows */
     uint64_t heard_ms; /* when a peer last said something, or it began to wait */
 
@@ -302,7 +302,7 @@ enum step_event_kind {
     STEP_ON_BROKEN,   /* what was being done with the others failed: because of `peer` (0: not
                          known). idle_ms: it lives, but has done nothing for so long */
     STEP_ON_BASE,     /* it is that of `step`; u.holds, by rank: who has it */
-    STEP_ON_STREAMED, /* … and, for one who lacked it, the state is that of `step` */
+    STEP_ON_STREAMED, /* all have the state; for one who lacked it, that of `step` */
     STEP_ON_CHECKED,  /* slice `slice` of `step`: u.hash */
     STEP_ON_DIGEST,   /* of the state after `step`: u.hash */
     STEP_ON_REDUCED,  /* the result of `step` is here: it is held */

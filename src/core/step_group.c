@@ -118,8 +118,9 @@ static bool in_lineage(const struct step *s)
     return s->entered != 0 && (s->confirmed || is_caught_up(s->group, s->me));
 }
 
-void on_generation(struct step *s, struct membership *m, struct step_effects *fx)
+void on_generation(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
+    struct membership *m = e->u.membership;
     const struct generation *g = &m->g;
     const uint64_t newest = step_newest(s);
     const uint32_t me = membership_rank(m, s->config.self);
@@ -150,14 +151,14 @@ void on_generation(struct step *s, struct membership *m, struct step_effects *fx
     }
 }
 
-void on_active(struct step *s, uint64_t generation, struct step_effects *fx)
+void on_active(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
     if (s->entered == 0) {
         return;
     }
-    if (s->entered == generation) {
+    if (s->entered == e->generation) {
         s->confirmed = true;
-    } else if (s->entered < generation && s->phase != STEP_OUT) {
+    } else if (s->entered < e->generation && s->phase != STEP_OUT) {
         forget(s, fx);
     }
 }
@@ -174,7 +175,7 @@ void load(struct step *s, uint64_t step, struct step_effects *fx)
     if ((s->group->g.flags & GENERATION_HEALS) != 0) {
         s->agreed = step; /* That is why it starts from this one. */
     }
-    if (s->planned) { /* … by those who had the state, when all settled. */
+    if (s->planned) { /* Those who had the state made the plan when all settled. */
         run_step(s, fx);
     } else {
         begin_step(s, fx);
@@ -185,7 +186,7 @@ void load(struct step *s, uint64_t step, struct step_effects *fx)
 /* What a fresh generation starts from is agreed on, and those who could have read it. */
 void on_base(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
-    if (s->phase != STEP_LOADING || s->based || !s->there) {
+    if (e->term != s->term || s->phase != STEP_LOADING || s->based || !s->there) {
         return;
     }
     s->based = true;
@@ -200,7 +201,7 @@ void on_base(struct step *s, const struct step_event *e, struct step_effects *fx
 /* Those who gave it go on; whoever has got it counts from now on. */
 void on_streamed(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
-    if (s->group == NULL || s->streamed) {
+    if (!RULE(GENERATION_FENCE, e->term == s->term) || s->group == NULL || s->streamed) {
         return;
     }
     s->streamed = true;

@@ -85,8 +85,12 @@ void leave_calls(struct step *s)
 
 void on_broken(struct step *s, const struct step_event *e)
 {
-    uint32_t rank = membership_rank(s->group, e->peer);
+    uint32_t rank;
 
+    if (e->term != s->term || !in_rounds(s)) {
+        return;
+    }
+    rank = membership_rank(s->group, e->peer);
     if (s->there) {
         enter_round(s, term_round(s->term) + 1);
     }
@@ -96,8 +100,11 @@ void on_broken(struct step *s, const struct step_event *e)
     }
 }
 
-void on_moved(struct step *s, struct step_effects *fx)
+void on_moved(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
+    if (e->term != s->term || s->there) {
+        return;
+    }
     s->there = true;
     s->heard_ms = s->now_ms;
     for (uint32_t i = 0; i < group_n(s); i++) {
@@ -118,8 +125,10 @@ static bool was_ready_for(const struct step *s, uint64_t generation)
            (s->said.step == s->committed + (s->holds ? 1 : 0));
 }
 
-void on_claim(struct step *s, uint64_t term, struct step_effects *fx)
+void on_claim(struct step *s, const struct step_event *e, struct step_effects *fx)
 {
+    const uint64_t term = e->term;
+
     if (!in_rounds(s) || term <= s->term) {
         return;
     }

@@ -59,105 +59,11 @@ void saves_forget(struct step *s)
     }
 }
 
-/* ---- who writes ---- */
+/* ---- those who write it ---- */
 
-/* What it says of each place. */
-static uint64_t own_folder(const struct step *s, int place)
+bool ends_attempt(const struct step *s, const struct saving *v)
 {
-    return s->config.saves[place] != SAVES_NEVER ? s->config.folders[place] : NO_FOLDER;
-}
-
-/* Where members save does not change with the group. */
-void saves_enter(struct step *s, const struct membership *m)
-{
-    struct folders *old = s->folders;
-
-    s->folders = s->scratch;
-    s->scratch = old;
-    for (uint32_t i = 0; i < m->g.members_n; i++) {
-        const uint32_t was =
-            s->group != NULL ? membership_rank(s->group, m->members[i].worker) : NO_RANK;
-
-        s->folders[i] = was != NO_RANK ? old[was] : (struct folders){{0}};
-        for (int k = 0; k < SAVES_N && m->members[i].worker == s->config.self; k++) {
-            s->folders[i].at[k] = own_folder(s, k);
-        }
-    }
-}
-
-/* Of one who has not said where it saves. */
-static bool may_be_near(const struct step *s, enum save_place place, uint32_t rank)
-{
-    const struct member *m = s->group->members;
-
-    return s->config.saves[place] != SAVES_HOST || m[rank].host == m[s->me].host;
-}
-
-bool step_is_near(const struct step *s, enum save_place place, uint32_t rank)
-{
-    const uint64_t there = s->folders[rank].at[place];
-
-    return there != 0 && !MUTATED(SHARDS_BY_FOLDER) ? there == s->folders[s->me].at[place]
-                                                    : may_be_near(s, place, rank);
-}
-
-/* Newcomers of a generation have no part in what the others came with. */
-static bool writes(const struct step *s, enum save_place place, uint32_t rank)
-{
-    return (s->committed >= s->first || is_caught_up(s->group, rank)) &&
-           step_is_near(s, place, rank);
-}
-
-bool step_writes(const struct step *s, enum save_place place, uint32_t *writer_out,
-                 uint32_t *writers_n_out)
-{
-    const bool one = s->config.saves[place] == SAVES_ONE;
-    uint32_t n = 0, before_n = 0;
-
-    *writer_out = *writers_n_out = 0;
-    if (s->me == NO_RANK) {
-        return false;
-    }
-    for (uint32_t i = 0; i < group_n(s); i++) {
-        n += writes(s, place, i);
-        before_n += writes(s, place, i) && i < s->me;
-    }
-    *writer_out = before_n;
-    *writers_n_out = one ? 1 : n;
-    return writes(s, place, s->me) && (!one || before_n == 0);
-}
-
-/* The one who saves alone what is here; newcomers by now have it, too. */
-static uint32_t first_near(const struct step *s, enum save_place place)
-{
-    uint32_t i = 0;
-
-    while (i < s->me && (s->peers[i].lacks || !step_is_near(s, place, i))) {
-        i++;
-    }
-    return i;
-}
-
-static bool is_first(const struct step *s, enum save_place place)
-{
-    return first_near(s, place) == s->me;
-}
-
-/* Of those before this one it is known, or will be said in a moment, where they save: what one does
- * alone waits for that. */
-static bool knows_folders(const struct step *s, enum save_place place)
-{
-    bool knows = true;
-
-    for (uint32_t i = 0; i < s->me && s->folders[s->me].at[place] != 0; i++) {
-        knows &= s->folders[i].at[place] != 0 || !may_be_near(s, place, i);
-    }
-    return knows;
-}
-
-static bool ends(const struct step *s, const struct saving *v)
-{
-    return v->group->members[v->first].worker == s->config.self;
+    return v->group != NULL && v->group->members[v->first].worker == s->config.self;
 }
 
 static bool is_left(const struct step *s, const struct saving *v, uint32_t rank)
@@ -184,7 +90,7 @@ static bool is_needed(const struct step *s, enum save_place place)
     return place == SAVE_DISK ? is_done(s) : !is_done(s);
 }
 
-static bool is_busy(const struct saving *v)
+bool is_busy(const struct saving *v)
 {
     return v->own.how == SAVE_WRITING || v->ending;
 }
@@ -226,8 +132,15 @@ bool save_lacks(const struct step *s, enum save_place place)
 
     return may_save(s, place) &&
            (v->own.decided != s->committed || (v->own.step == s->committed && is_busy(v)) ||
-            (v->group != NULL && v->step == s->committed && (ends(s, v) || stands_by(s, place))) ||
+            (v->group != NULL && v->step == s->committed &&
+             (ends_attempt(s, v) || stands_by(s, place))) ||
             (v->alone && is_needed(s, place) && (is_first(s, place) || !knows_folders(s, place))));
+}
+
+/* How a member stands with its last one. */
+static const struct attempt *attempt_of(const struct step *s, enum save_place place, uint32_t rank)
+{
+    return rank == s->me ? &s->saves[place].own : &s->peers[rank].saved[place];
 }
 
 /* It is there, or nobody else tries. */
@@ -241,8 +154,7 @@ bool is_kept(const struct step *s)
     bool kept = s->config.saves[SAVE_MEMORY] == SAVES_NEVER || s->committed == 0;
 
     for (uint32_t i = 0; i < group_n(s) && !kept; i++) {
-        const struct attempt *a =
-            i == s->me ? &s->saves[SAVE_MEMORY].own : &s->peers[i].saved[SAVE_MEMORY];
+        const struct attempt *a = attempt_of(s, SAVE_MEMORY, i);
 
         kept = step_is_near(s, SAVE_MEMORY, i) &&
                (a->step > s->committed || /* It has committed a step more. */
@@ -256,8 +168,7 @@ bool is_unsaved(const struct step *s)
     bool failed = false, whole = false;
 
     for (uint32_t i = 0; i < group_n(s); i++) {
-        const struct attempt *a =
-            i == s->me ? &s->saves[SAVE_DISK].own : &s->peers[i].saved[SAVE_DISK];
+        const struct attempt *a = attempt_of(s, SAVE_DISK, i);
 
         failed |= a->step == s->committed && a->how == SAVE_FAILED;
         whole |= a->step == s->committed && a->how == SAVE_WHOLE;
@@ -272,7 +183,7 @@ bool step_awaits_words(const struct step *s)
     for (int i = 0; i < SAVES_N; i++) {
         const struct saving *v = &s->saves[i];
 
-        awaits |= v->group != NULL && ends(s, v) && !is_busy(v);
+        awaits |= ends_attempt(s, v) && !is_busy(v);
     }
     return awaits;
 }
@@ -282,10 +193,8 @@ bool save_waits_for(const struct step *s, uint32_t rank)
     const struct saving *v = &s->saves[s->phase == STEP_CLOSING ? SAVE_DISK : SAVE_MEMORY];
     uint32_t writer;
 
-    if (s->phase != STEP_COMPUTING && s->phase != STEP_CLOSING) {
-        return false;
-    }
-    if (v->group == NULL || !ends(s, v) || is_busy(v)) {
+    if ((s->phase != STEP_COMPUTING && s->phase != STEP_CLOSING) || !ends_attempt(s, v) ||
+        is_busy(v)) {
         return false;
     }
     writer = membership_rank(v->group, s->group->members[rank].worker);
@@ -304,8 +213,8 @@ static void ask_again(struct step *s, enum save_place place, bool lost)
     }
 }
 
-static void say_unsaved(const struct step *s, enum save_place place, uint64_t step,
-                        enum step_unsaved why, struct step_effects *fx)
+static void say_unsaved(enum save_place place, uint64_t step, enum step_unsaved why,
+                        struct step_effects *fx)
 {
     fx->emit(fx, &(struct step_effect){
                      .kind = STEP_UNSAVED, .place = place, .step = step, .unsaved = why});
@@ -325,11 +234,11 @@ static void decide(struct step *s, enum save_place place, struct step_effects *f
         /* Others may have cut it before the loss; or this one left, and may come back. */
         v->own.decided = s->committed;
         ask_again(s, place, true);
-        say_unsaved(s, place, s->committed, STEP_UNSAVED_LOST, fx);
-    } else if (!is_needed(s, place) && (is_busy(v) || (v->group != NULL && ends(s, v)))) {
+        say_unsaved(place, s->committed, STEP_UNSAVED_LOST, fx);
+    } else if (!is_needed(s, place) && (is_busy(v) || ends_attempt(s, v))) {
         v->own.decided = s->committed;
         s->save_asked |= v->again; /* It stops writing what is of no use: the next one, then. */
-        say_unsaved(s, place, s->committed, STEP_UNSAVED_BUSY, fx);
+        say_unsaved(place, s->committed, STEP_UNSAVED_BUSY, fx);
     }
 }
 
@@ -474,7 +383,7 @@ static void give_up(struct step *s, enum save_place place, bool lost, struct ste
     struct saving *v = &s->saves[place];
     const bool here = v->step == s->committed;
 
-    say_unsaved(s, place, v->step, lost ? STEP_UNSAVED_LOST : STEP_UNSAVED_FAILED, fx);
+    say_unsaved(place, v->step, lost ? STEP_UNSAVED_LOST : STEP_UNSAVED_FAILED, fx);
     void_own(v, place);
     end_attempt(v);
     if ((lost || !v->was_alone) && (here || !is_needed(s, place))) {
@@ -522,91 +431,11 @@ void save_try(struct step *s, struct step_effects *fx)
     for (int i = 0; i < SAVES_N && s->group != NULL; i++) {
         struct saving *v = &s->saves[i];
 
-        if (v->group != NULL && ends(s, v)) {
-            if (!v->ending) {
-                end_try(s, i, fx);
-            }
-        } else if (v->group != NULL) {
+        if (ends_attempt(s, v) && !v->ending) {
+            end_try(s, i, fx);
+        } else if (v->group != NULL && !ends_attempt(s, v)) {
             follow_try(s, i, fx);
         }
         decide(s, i, fx);
     }
-}
-
-/* ---- words ---- */
-
-void put_words(struct step *s, struct attempt *saved, uint32_t *saved_n)
-{
-    *saved_n = 0;
-    for (int i = 0; i < SAVES_N; i++) {
-        saved[i] = s->saves[i].own;
-        saved[i].folder = own_folder(s, i);
-        s->saves[i].told = s->saves[i].own;
-        *saved_n = s->config.saves[i] != SAVES_NEVER ? SAVES_N : *saved_n;
-    }
-    s->words_in = s->term;
-    s->words_ms = s->now_ms;
-}
-
-/* How its own shard went, or that there will be none, for the one who waits for it. */
-static bool has_word(const struct step *s, const struct saving *v)
-{
-    const struct attempt *a = &v->own, *told = &v->told;
-    const bool part =
-        v->group != NULL && !ends(s, v) && (a->how == SAVE_DURABLE || a->how == SAVE_FAILED);
-
-    return (part || v->alone || (!s->settled && a->how >= SAVE_WHOLE)) &&
-           (a->how != told->how || a->step != told->step || a->generation != told->generation ||
-            a->decided != told->decided || s->words_in != s->term);
-}
-
-static bool can_say(const struct step *s)
-{
-    return s->there && in_rounds(s) && s->phase != STEP_PARKED;
-}
-
-/* Newcomers know of nobody's folder, nor anybody of theirs. */
-static bool has_folder(const struct step *s)
-{
-    bool saves = false;
-
-    for (int i = 0; i < SAVES_N; i++) {
-        saves |= s->config.saves[i] != SAVES_NEVER;
-    }
-    return saves && s->words_in != s->term && membership_has_newcomers(s->group);
-}
-
-uint64_t words_due_ms(const struct step *s)
-{
-    bool saves = false;
-
-    for (int i = 0; i < SAVES_N; i++) {
-        const struct saving *v = &s->saves[i];
-
-        saves |= is_busy(v) || (v->group != NULL && ends(s, v));
-    }
-    return saves && can_say(s) && s->config.silence_ms != 0 ? s->words_ms + s->config.silence_ms / 2
-                                                            : UINT64_MAX;
-}
-
-/* Said at once, not with the next step only: somebody may be waiting for nothing else. While it
- * saves it says so now and then, for it may do nothing else for longer than one may be silent. */
-void words_try(struct step *s, struct step_effects *fx)
-{
-    struct msg_ready word = {.from = s->config.self, .step = s->committed, .newest = s->number};
-    bool due = words_due_ms(s) <= s->now_ms;
-
-    if (!can_say(s)) {
-        return;
-    }
-    due |= has_folder(s);
-    for (int i = 0; i < SAVES_N; i++) {
-        due |= has_word(s, &s->saves[i]);
-    }
-    if (!due) {
-        return;
-    }
-    word = s->has_said ? s->said : word;
-    put_words(s, word.saved, &word.saved_n);
-    fx->emit(fx, &(struct step_effect){.kind = STEP_SEND_READY, .term = s->term, .ready = &word});
 }

@@ -47,9 +47,9 @@ static void slices_read(struct slices *out, const uint8_t *bytes)
 
 void on_settle(struct step *s, const struct step_event *e)
 {
-    uint32_t rank = membership_rank(s->group, e->u.settle->from);
+    const uint32_t rank = rank_of_frame(s, e, e->u.settle->from);
 
-    if (rank != NO_RANK && rank != s->me && !s->peers[rank].settled) {
+    if (rank != NO_RANK && !s->peers[rank].settled) {
         s->peers[rank].settled = true;
         s->peers[rank].settle = *e->u.settle;
         on_words(s, rank, e->u.settle->saved, e->u.settle->saved_n);

@@ -6,8 +6,8 @@
 #include "core/step.h"
 
 /* step_group.c: which generation it is in */
-void on_generation(struct step *s, struct membership *m, struct step_effects *fx);
-void on_active(struct step *s, uint64_t generation, struct step_effects *fx);
+void on_generation(struct step *s, const struct step_event *e, struct step_effects *fx);
+void on_active(struct step *s, const struct step_event *e, struct step_effects *fx);
 void on_base(struct step *s, const struct step_event *e, struct step_effects *fx);
 void on_streamed(struct step *s, const struct step_event *e, struct step_effects *fx);
 void move_on(struct step *s, struct step_effects *fx);
@@ -16,8 +16,8 @@ void load(struct step *s, uint64_t step, struct step_effects *fx);
 /* step_round.c: links that break, and who can't be reached */
 bool in_rounds(const struct step *s); /* it is in a group whose other members may need its word */
 void on_links(struct step *s, const struct step_event *e);
-void on_moved(struct step *s, struct step_effects *fx);
-void on_claim(struct step *s, uint64_t term, struct step_effects *fx);
+void on_moved(struct step *s, const struct step_event *e, struct step_effects *fx);
+void on_claim(struct step *s, const struct step_event *e, struct step_effects *fx);
 void on_broken(struct step *s, const struct step_event *e);
 void leave_calls(struct step *s);     /* calls: it is left out, and has gone */
 void rounds_over(struct step *s);     /* all were together: whatever broke before is mended */
@@ -36,9 +36,8 @@ void settle_try(struct step *s, struct step_effects *fx);
 int saves_open(struct step *s); /* MU_ENOMEM */
 void saves_close(struct step *s);
 void saves_forget(struct step *s); /* what was saved is of a state that counts no more */
-void saves_enter(struct step *s, const struct membership *m); /* m will be its group */
-void saves_commit(struct step *s);                            /* there will be another state */
-void saves_load(struct step *s);                              /* … or was given one */
+void saves_commit(struct step *s); /* there will be another state */
+void saves_load(struct step *s);   /* it was given a state */
 void on_cut(struct step *s, const struct step_event *e);
 void on_saved(struct step *s, const struct step_event *e);
 void on_words(struct step *s, uint32_t rank, const struct attempt *saved, uint32_t saved_n);
@@ -48,6 +47,23 @@ bool save_lacks(const struct step *s, enum save_place place); /* the state is ye
 bool is_unsaved(const struct step *s); /* all have said how they stand: nobody could save it */
 bool is_kept(const struct step *s);    /* this host has the state in memory, as far as is known */
 bool save_waits_for(const struct step *s, uint32_t rank); /* its word, before the next reduce */
+bool is_busy(const struct saving *v); /* its thread has not told yet how it went */
+/* This worker is the first of those who write what is saved now: it ends that, or gives it up. */
+bool ends_attempt(const struct step *s, const struct saving *v);
+
+/* step_folder.c: who saves where */
+uint64_t own_folder(const struct step *s, int place);         /* as it says */
+void saves_enter(struct step *s, const struct membership *m); /* m will be its group */
+/* Newcomers of a generation have no part in what the others came with. */
+bool writes(const struct step *s, enum save_place place, uint32_t rank);
+/* The one who saves alone what is here; newcomers by now have it, too. */
+uint32_t first_near(const struct step *s, enum save_place place);
+bool is_first(const struct step *s, enum save_place place);
+/* Of those before this one it is known, or will be said in a moment, where they save: what one does
+ * alone waits for that. */
+bool knows_folders(const struct step *s, enum save_place place);
+
+/* step_words.c: what it says of what it saves */
 void put_words(struct step *s, struct attempt *saved, uint32_t *saved_n);
 void words_try(struct step *s, struct step_effects *fx);
 uint64_t words_due_ms(const struct step *s);
@@ -58,11 +74,11 @@ bool digest_lacks(const struct step *s); /* one is due, and not there */
 bool check_lacks(const struct step *s);
 void on_digest(struct step *s, const struct step_event *e);
 void on_checked(struct step *s, const struct step_event *e);
-/* Stops, and is true, if those who said READY for this step differ … */
+/* Stops, and is true, if those who said READY for this step differ. */
 bool ready_differs(struct step *s, uint64_t step, struct step_effects *fx);
-void agree_ready(struct step *s); /* it is committed: its state before may be that of all … */
+void agree_ready(struct step *s); /* committed by READYs: the state before may be that of all */
 void agree_settle(struct step *s);
-/* … or those who stand at this step after a loss, or one of them has stopped before. */
+/* The same for those who stand at this step after a loss, or one of whom has stopped before. */
 bool settle_differs(struct step *s, uint64_t newest, struct step_effects *fx);
 void stop_told(struct step *s, struct step_effects *fx); /* nobody is named */
 
@@ -73,6 +89,8 @@ bool may_commit(struct step *s); /* asked when all members hold the same result 
 void commit(struct step *s, bool settled, struct step_effects *fx);
 void drop_gradients(struct step *s, struct step_effects *fx);
 void say(struct step_effects *fx, enum step_effect_kind kind, uint64_t step);
+/* Who has said READY or SETTLE: the rank of another member; NO_RANK: it is not to be looked at. */
+uint32_t rank_of_frame(const struct step *s, const struct step_event *e, wid from);
 bool is_done(const struct step *s); /* all steps are */
 
 static inline uint32_t group_n(const struct step *s)

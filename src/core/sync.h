@@ -20,6 +20,40 @@
 
 #include "core/message.h"
 
+/* A value for all under a tag. It is repeated, with the same request, until it is answered. */
+struct msg_sync {
+    wid worker;
+    uint64_t request; /* grows from call to call of one worker */
+    uint32_t wait_ms; /* what is left of its time */
+    char tag[SYNC_TAG_MAX];
+    uint32_t data_n;
+    uint8_t *data;
+    /* The last round of the tag that it has the answer of: number `done_n` of that generation. */
+    uint64_t done_generation;
+    uint32_t done_n;
+    uint64_t joined; /* it has been a member since this generation; 0: no, or it can't tell */
+    /* The round of any tag that it had the answer of last; "": none. */
+    char last_tag[SYNC_TAG_MAX];
+    uint64_t last_generation;
+    uint32_t last_n;
+};
+
+/* One of `total` values, in order of rank; or, with a status other than MU_OK, the only answer. */
+struct msg_synced {
+    wid worker;
+    uint64_t request;
+    int32_t status;
+    uint64_t generation; /* whose members' values these are */
+    uint32_t index;
+    uint32_t total;
+    wid from;
+    char addr[ADDR_MAX_LEN];
+    char text[TEXT_MAX_LEN]; /* on failure: what happened, naming who is missing */
+    uint32_t data_n;
+    uint8_t *data;
+    uint32_t round; /* its number in `generation`; also on MU_EPEER: the last that it has missed */
+};
+
 #define SYNC_FOREVER UINT32_MAX /* as wait_ms */
 
 struct sync;
@@ -27,8 +61,8 @@ struct sync;
 struct sync_config {
     uint32_t jobs_max;
     uint32_t rounds_max; /* open and remembered ones */
-    uint32_t values_max; /* … and the values in them */
-    uint32_t bytes_max;  /* … and their bytes; lists of members count too */
+    uint32_t values_max; /* values in all rounds */
+    uint32_t bytes_max;  /* bytes of those values; lists of members count too */
     uint32_t keep_ms;    /* complete rounds are remembered this long, if there is room */
 };
 

@@ -47,10 +47,10 @@ struct sync_round {
     uint32_t job; /* NONE: it is complete */
     uint32_t first, last;
     uint32_t waiting_n;    /* values that have not given up */
-    uint32_t here_n;       /* … of members */
+    uint32_t here_n;       /* values of members that have not given up */
     uint32_t prev, next;   /* open: of its job; complete: the next newer one */
-    struct sync_mark past; /* the last that somebody has the answer of … */
-    struct sync_mark mark; /* … and, complete, which one this is */
+    struct sync_mark past; /* the last that somebody has the answer of */
+    struct sync_mark mark; /* complete: which one this is */
     uint64_t end_ms;       /* complete: forgotten then */
 };
 

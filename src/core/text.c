@@ -76,6 +76,24 @@ void text_vsay(char *buffer, size_t cap, const char *fmt, va_list args)
     }
 }
 
+const char *text_bytes(uint64_t bytes, char text[TEXT_BYTES_MAX])
+{
+    static const char *const UNITS[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double n = (double)bytes / 1024;
+    size_t unit = 0;
+
+    while (n >= 1023.95 && unit + 1 < ARRAY_LEN(UNITS)) { /* It would be shown as 1024.0. */
+        n /= 1024;
+        unit++;
+    }
+    if (bytes < 1024) {
+        snprintf(text, TEXT_BYTES_MAX, "%" PRIu64 " B", bytes);
+    } else {
+        snprintf(text, TEXT_BYTES_MAX, "%.1f %s", n, UNITS[unit]);
+    }
+    return text;
+}
+
 const char *wid_print(wid worker, char text[WID_TEXT_MAX])
 {
     snprintf(text, WID_TEXT_MAX, "n%" PRIu32 ".%" PRIu32 "#%" PRIu32, wid_node(worker),

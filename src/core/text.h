@@ -38,6 +38,10 @@ void text_say(char *buffer, size_t cap, const char *fmt, ...) __attribute__((for
 void text_vsay(char *buffer, size_t cap, const char *fmt, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* A number of bytes: "1023 B", "4.0 MiB", "1.2 GiB". */
+#define TEXT_BYTES_MAX 24
+const char *text_bytes(uint64_t bytes, char text[TEXT_BYTES_MAX]);
+
 /* "n3.0#2" */
 #define WID_TEXT_MAX 40
 const char *wid_print(wid worker, char text[WID_TEXT_MAX]);

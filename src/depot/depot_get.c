@@ -22,12 +22,13 @@ struct get {
     struct depot *d;
     struct msg_depot m;             /* what names the checkpoint */
     const struct ckpt_manifest *of; /* once it is open */
-    uint64_t life;                  /* of the line over which the pieces were asked for … */
-    struct piece ahead[READS_MAX];  /* … in their order, which is the answers' too: a ring */
+    uint64_t life;                  /* of the line over which the pieces were asked for */
+    struct piece ahead[READS_MAX];  /* pieces in the order of their questions, which is that of the
+                                       answers: a ring */
     uint32_t first, ahead_n;
     uint32_t ask_chunk, ask_at; /* what is asked for next */
-    uint32_t chunk, got;        /* what is being read, and how much of it has come … */
-    uint8_t *to;                /* … here */
+    uint32_t chunk, got;        /* what is being read, and how much of it has come */
+    uint8_t *to;                /* where its bytes go */
     char *text;                 /* the manifest's, until it is open */
     size_t text_n;
     uint32_t looked_n; /* shards that are as long as they should be */

@@ -5,8 +5,9 @@
 
 #include "depot/depot.h"
 
-#define TALK_ANSWER_MS 60000u /* an answer that is later than this does not come any more … */
-#define TALK_LONG_MS 600000u  /* … if it is read from or brought to the disk first: all of it */
+#define TALK_ANSWER_MS 60000u /* an answer that is later than this does not come any more */
+#define TALK_LONG_MS \
+    600000u /* the same where all of it is read from, or brought to, the disk first */
 
 struct depot {
     struct depot_line line;
@@ -15,8 +16,8 @@ struct depot {
     bool again;          /* what has just failed may go well when it is tried again */
     uint64_t life;       /* how often the line was made */
     uint64_t request;    /* the last number that was given away */
-    uint32_t unanswered; /* requests over this line … */
-    const void *who;     /* … and whose they are */
+    uint32_t unanswered; /* requests over this line */
+    const void *who;     /* the one who made those requests */
     uint64_t down_ms;    /* since when there is no progress; 0: there is */
     uint32_t pause_ms;   /* before the next try */
 };

@@ -19,7 +19,7 @@
     ((size_t)32 << 10)   /* for a request's line and headers, and what is being sent \
                           */
 #define BATCH 64         /* requests in one turn of the loop */
-#define BATCH_NS 2000000 /* … and no other is begun after so long */
+#define BATCH_NS 2000000 /* no further request is begun in a turn that has taken so long */
 #define FLUSH_MS 500u    /* for answers that are on their way when it closes */
 
 /* TLS 1.2 for monitoring that is old; both with modern ciphers only. */

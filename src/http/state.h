@@ -56,7 +56,7 @@ struct http_request {
     bool begun, is_head, no_memory;
     uint32_t hosts_n;
     enum http_role role;
-    bool by_session; /* … by its cookie, which is this */
+    bool by_session; /* its role comes from its cookie, which is this */
     uint8_t session[HTTP_SESSION_BYTES];
     const struct http_route *route;
     char *target; /* as it came, cut at its '?' */

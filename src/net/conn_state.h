@@ -14,7 +14,7 @@ enum conn_state {
     CONN_SHAKING,    /* TLS */
     CONN_OPEN,
     CONN_FLUSHING,  /* conn_close() was called; what is queued leaves, what arrives is dropped */
-    CONN_LINGERING, /* … all has left; waits for the peer to close, lest a reset overtakes it */
+    CONN_LINGERING, /* all has left; waits for the peer to close, lest a reset overtakes it */
     CONN_CLOSED,    /* only memory is left; freed from the loop */
 };
 
@@ -63,9 +63,10 @@ int conn_make(uv_loop_t *loop, struct tls *tls, bool server, const struct conn_h
 int conn_attach(struct conn *c, int fd); /* takes the socket; state CONNECTING */
 void conn_detach(struct conn *c);        /* closes socket and session; the conn lives on */
 void conn_fail(struct conn *c, int status, const char *why); /* only from the loop */
-void conn_end(struct conn *c, int status, const char *why);  /* … without another try */
-void conn_release(struct conn *c);                           /* without a word */
-void conn_arm(struct conn *c, uint64_t ms);                  /* 0: as soon as the loop runs */
+void conn_end(struct conn *c, int status,
+              const char *why);             /* as conn_fail(), without another try */
+void conn_release(struct conn *c);          /* without a word */
+void conn_arm(struct conn *c, uint64_t ms); /* 0: as soon as the loop runs */
 void conn_opened(struct conn *c);
 void conn_mark(struct conn *c); /* onto the hub's list */
 void conn_clean(struct conn *c);

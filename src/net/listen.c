@@ -21,7 +21,7 @@
 #define STRANGERS_SHARE 4u
 #define PAUSE_MS 100u /* when there are no more files */
 #define GUESTS_PER_STRANGER 2u
-#define WAIT_MS 20u    /* … until then */
+#define WAIT_MS 20u    /* when there is no room for another connection */
 #define FILES_KEPT 64u /* for everything that is no connection */
 
 /* ---- what is told ---- */

@@ -29,8 +29,8 @@
 #define CHUNKS_MAX 2 /* of an upload, in memory */
 #define TASKS_MAX 1024
 #define SESSION_TASKS_MAX 16
-#define ANSWERS_MAX ((size_t)64 << 20) /* to all, queued */
-#define ANSWERS_HIGH ((size_t)1 << 20) /* … to one */
+#define ANSWERS_MAX ((size_t)64 << 20) /* queued answers, to all */
+#define ANSWERS_HIGH ((size_t)1 << 20) /* queued answers, to one */
 #define UPLOAD_IDLE_LEASES 6           /* so long silent, one makes room for others */
 #define CHANGES_AT_ONCE 2
 #define LOOKS_AT_ONCE 1
@@ -102,7 +102,7 @@ struct upload {
     struct upload *next;
     struct deposits *d;
     uint32_t owner; /* whose it is */
-    bool begun;     /* … and was told so */
+    bool begun;     /* the owner was told that it may send */
     bool dead;      /* it has ended; tasks that are left do nothing */
     bool committing;
     char job[NAME_MAX_LEN];
@@ -140,8 +140,6 @@ int room_make(struct depot_task *t);
 int room_prune(struct depot_task *t, uint32_t keep, struct ckpt_why *why);
 /* That what is to stay free on the disk is free now. */
 int room_on_disk(const struct deposits *d, struct ckpt_why *why);
-/* "1.5 GiB" */
-const char *room_text(uint64_t bytes, char text[24]);
 
 /* ---- depot.c ---- */
 
@@ -157,8 +155,8 @@ struct deposits {
     uint32_t works_n; /* that run */
     bool timer_closed;
     struct upload *uploads; /* those that live */
-    uint32_t uploads_n;     /* these, … */
-    uint32_t ending_n;      /* … and those that end */
+    uint32_t uploads_n;     /* uploads that live */
+    uint32_t ending_n;      /* uploads that end */
     LIST_HEAD(, session) readers;
     uint64_t kept;
     uint64_t warned_ms; /* of one that was refused */

@@ -1,5 +1,6 @@
 /* Uploads. Of one job there is one: whoever begins takes over, and what the one before has sent is
  * taken up if it is the same. */
+#include "core/text.h"
 #include "orchestrator/depot.h"
 
 #include <inttypes.h>
@@ -242,13 +243,13 @@ static void run_commit(struct depot_task *t)
 
 static bool commit_done(struct depot_task *t)
 {
-    char kept[24], bytes[24];
+    char kept[TEXT_BYTES_MAX], bytes[TEXT_BYTES_MAX];
 
     if (t->says.status == MU_OK) {
         log_write(driver_info(t->d->o), "orchestrator",
                   "job '%s': checkpoint of step %" PRIu64 " taken in, %s; %s are kept in all",
-                  t->ask.job, t->ask.step, room_text(t->upload->bytes, bytes),
-                  room_text(t->kept, kept));
+                  t->ask.job, t->ask.step, text_bytes(t->upload->bytes, bytes),
+                  text_bytes(t->kept, kept));
         if (t->why.text[0] != '\0') {
             log_warn("orchestrator", "job '%s': older checkpoints stay: %.400s", t->ask.job,
                      t->why.text);

@@ -1,6 +1,7 @@
 /* Room for checkpoints. Counted by looking at the disk: what uploads have sent counts as if it were
  * there, and what of it is written already does not count twice. What somebody only says that it
  * will send counts for nobody but itself: others' checkpoints do not wait for promises. */
+#include "core/text.h"
 #include "orchestrator/depot.h"
 
 #include <errno.h>
@@ -9,21 +10,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#define FREE_MIN ((uint64_t)1 << 30) /* stays free, for the journal, … */
-#define FREE_SHARE 20                /* … or this part of the disk, if that is more */
-
-const char *room_text(uint64_t bytes, char text[24])
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    for (; value >= 1024 && unit + 1 < ARRAY_LEN(units); unit++) {
-        value /= 1024;
-    }
-    snprintf(text, 24, "%.*f %s", unit == 0 ? 0 : 1, value, units[unit]);
-    return text;
-}
+#define FREE_MIN ((uint64_t)1 << 30) /* stays free, for the journal */
+#define FREE_SHARE 20                /* this part of the disk stays free, if that is more */
 
 /* ---- what there is ---- */
 
@@ -99,7 +87,7 @@ static int disk(const struct deposits *d, uint64_t *free_out, uint64_t *stays_ou
 int room_on_disk(const struct deposits *d, struct ckpt_why *why)
 {
     uint64_t now, stays;
-    char a[24], b[24];
+    char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
     int rc = disk(d, &now, &stays, why);
 
     if (rc != MU_OK || now >= stays) {
@@ -108,14 +96,14 @@ int room_on_disk(const struct deposits *d, struct ckpt_why *why)
     snprintf(why->text, sizeof(why->text),
              "the orchestrator's disk has %s free, and %s stay free for its journal. Make room "
              "there, or remove checkpoints (muster ckpt rm)",
-             room_text(now, a), room_text(stays, b));
+             text_bytes(now, a), text_bytes(stays, b));
     return MU_ELIMIT;
 }
 
 static int check(const struct depot_task *t, const struct usage *u, struct ckpt_why *why)
 {
     uint64_t claimed = 0, now, stays;
-    char a[24], b[24], c[24];
+    char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX], c[TEXT_BYTES_MAX];
     int rc = disk(t->d, &now, &stays, why);
 
     for (uint32_t i = 0; i < t->claims_n; i++) {
@@ -128,15 +116,15 @@ static int check(const struct depot_task *t, const struct usage *u, struct ckpt_
         snprintf(why->text, sizeof(why->text),
                  "no room for %s: of the orchestrator's --ckpt-quota of %s, %s are in use. Keep "
                  "fewer (--ckpt-keep), remove some (muster ckpt rm), or raise it",
-                 room_text(t->ask.total, a), room_text(t->d->quota, b),
-                 room_text(u->kept + u->left + claimed - t->ask.total, c));
+                 text_bytes(t->ask.total, a), text_bytes(t->d->quota, b),
+                 text_bytes(u->kept + u->left + claimed - t->ask.total, c));
         return MU_ELIMIT;
     }
     if (now + u->partial < claimed + stays) {
         snprintf(why->text, sizeof(why->text),
                  "no room for %s: the orchestrator's disk has %s free, and %s stay free for its "
                  "journal. Make room there, or remove checkpoints (muster ckpt rm)",
-                 room_text(t->ask.total, a), room_text(now, b), room_text(stays, c));
+                 text_bytes(t->ask.total, a), text_bytes(now, b), text_bytes(stays, c));
         return MU_ELIMIT;
     }
     return MU_OK;

@@ -13,6 +13,7 @@
 #include "orchestrator/orchestrator.h"
 #include "orchestrator/web.h"
 #include "store/store.h"
+#include "wire/ask.h"
 
 #include <sys/queue.h>
 
@@ -22,9 +23,12 @@
 #define ADMIN_PENDING_MAX 4096
 #define SETTING_ASKS_MAX 1024
 #define SETTING_BYTES_MAX (16u << 20) /* of the values that wait */
-#define SETTING_WATCHES_MAX 16384     /* of all; … */
-#define SESSION_WATCHES_MAX 256       /* … of one connection: some for each worker of a node */
+#define SETTING_WATCHES_MAX 16384
+#define SETTING_BUCKETS 64
 #define NOBODY 0
+
+struct session_watch;
+struct watched;
 
 /* ---- connections: numbers for the cluster, names for the log ---- */
 
@@ -35,9 +39,10 @@ struct session {
     uint32_t silent_n; /* sweeps without a frame */
     bool is_agent;     /* it has said hello: as this node, and as no other */
     bool follows;
-    uint32_t watches_n; /* for a change of settings */
-    uint32_t depot_n;   /* questions about checkpoints that are not answered yet */
-    bool depot_reads;   /* it has had answers with bytes, and is on the list of those */
+    uint64_t follow_request;
+    struct session_watch *watch; /* of settings; NULL: none */
+    uint32_t depot_n;            /* questions about checkpoints that are not answered yet */
+    bool depot_reads;            /* it has had answers with bytes, and is on the list of those */
     LIST_ENTRY(session) depot_link;
     char job[NAME_MAX_LEN];
     char node[NAME_MAX_LEN];
@@ -86,11 +91,13 @@ struct records {
     char replay_error[STORE_ERROR_MAX / 2];
 };
 
-/* ---- notes, kept as frames ---- */
+/* ---- notes, kept as what is said of them ---- */
 
 struct kept_event {
     char job[NAME_MAX_LEN];
-    struct frame *frame;
+    uint64_t number;
+    uint32_t n;
+    uint8_t *body; /* NULL: there was no memory */
 };
 
 struct events {
@@ -131,27 +138,34 @@ struct setting_ask {
     bool written; /* settings.c's: its record is on its way */
 };
 
-/* Somebody waits for a change of `key` after version `after` of the settings; for any that begins
- * with the key if that ends with '/' or is "". While it waits, `after` moves on past changes of
- * other keys: config_since() goes on from there. */
+/* Somebody who watches a key: waits for a change of it, or of any that begins with it if it ends
+ * with '/' or is "". It is the watcher's. */
 struct setting_watch {
-    struct setting_watch *next, *prev;
-    char job[NAME_MAX_LEN];
-    char key[CONFIG_KEY_MAX];
-    uint64_t after;
-    uint64_t due_ms;
-    /* Once: MU_OK, there is something to read; MU_ETIMEDOUT; MU_ESTALE, as config_since() has it;
-     * MU_ENOENT, there is no such job; MU_ELIMIT, too many wait. Off the list then. */
-    void (*done)(struct orchestrator *o, struct setting_watch *w, int status);
-    int status; /* settings.c's */
+    uint64_t due_ms; /* UINT64_MAX: never */
+    bool lasts;      /* told at once of all up to now, then again and again; or once, and is over */
+    /* MU_OK: something has changed after version `since` (or nothing, when one that lasts begins).
+     * Else it is over, and off the list: MU_ETIMEDOUT, there may be something all the same;
+     * MU_ESTALE, as config_since() has it; MU_ENOENT, there is no such job; MU_ELIMIT, too many
+     * wait; MU_EAGAIN, the orchestrator is going. One that does not last is off the list anyway. */
+    void (*told)(struct orchestrator *o, struct setting_watch *w, int status, uint64_t since);
+    /* watches.c's: */
+    TAILQ_ENTRY(setting_watch) link;
+    struct watched *of; /* NULL: it watches nothing */
+    bool ready;
+    int status;
+    uint64_t since;
 };
+
+TAILQ_HEAD(setting_watches, setting_watch);
+TAILQ_HEAD(watched_list, watched);
 
 struct settings {
     struct setting_ask *first, **last; /* of all jobs, in their order */
     uint32_t asks_n;
     uint64_t bytes;
-    bool taking, again;                  /* … and meanwhile somebody has asked */
-    struct setting_watch waiting, ready; /* heads of rings */
+    bool taking, again;                           /* `again`: somebody has asked meanwhile */
+    struct watched_list watched[SETTING_BUCKETS]; /* by job */
+    struct setting_watches ready;                 /* to be told */
     uint32_t watches_n;
     uint64_t due_ms; /* none is due before */
 };
@@ -168,8 +182,8 @@ struct training {
     uint32_t n; /* 0: none yet, in this run */
     struct metric items[METRICS_MAX];
     bool over;        /* training has started over since: any step may come */
-    bool due;         /* an event is to tell of them … */
-    uint64_t next_ms; /* … not before this */
+    bool due;         /* an event is to tell of them */
+    uint64_t next_ms; /* when that event may be sent */
 };
 
 /* ---- what has happened so far, for /metrics ---- */
@@ -251,15 +265,44 @@ void session_end(struct session *s, uint32_t flush_ms);
 void sessions_sweep(struct orchestrator *o);
 void sessions_close(struct orchestrator *o);
 
+/* ask.c: questions, and what is said to them */
+
+/* Whom to answer, now or later. */
+struct asker {
+    uint32_t conn;
+    wid worker;
+    uint64_t request;
+    uint16_t kind;
+};
+
+/* m->job is the agent's, if one asks. body: NULL if its kind has none. All is borrowed. */
+typedef void ask_server(struct session *s, const struct asker *from, const struct msg_ask *m,
+                        const union wire_any *body);
+
+/* The servers, each in a file of its own or with its like. Some serve several kinds. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+#define ASK(number, NAME, what, server, request, answer, policy, who, max) \
+    ask_server serve_##server;
+#include "wire/ask.def"
+#pragma GCC diagnostic pop
+
+void ask_take(struct session *s, const struct msg_ask *m);
+/* Nobody is told if the connection is gone. Its own body counts, or the one that is given. */
+void ask_says(struct orchestrator *o, const struct asker *to, struct msg_says *m);
+void ask_says_body(struct orchestrator *o, const struct asker *to, struct msg_says *m,
+                   const void *body);
+/* An answer's end; status may be MU_OK. */
+void ask_fails(struct orchestrator *o, const struct asker *to, int status, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void ask_no_job(struct orchestrator *o, const struct asker *to, const char *job);
+
 /* people.c */
-void people_admin(struct session *s, const struct msg_admin *m, uint64_t request);
-void people_ask(struct session *s, const struct msg_ask *m, uint64_t request);
-void people_answer(struct session *s, uint64_t request, int status, bool more, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+void people_answer(const struct session *s, uint64_t request, int status, bool more,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* events.c */
 void events_note(struct orchestrator *o, const struct note *note);
-void events_ask(struct session *s, const struct msg_ask *m, uint64_t request);
 void events_unfollow(struct session *s);
 void events_close(struct orchestrator *o);
 
@@ -269,7 +312,8 @@ void events_close(struct orchestrator *o);
  * MU_EAGAIN. A write that fails: MU_EIO. */
 void settings_change(struct orchestrator *o, struct setting_ask *a);
 
-void settings_watch(struct orchestrator *o, struct setting_watch *w);
+void settings_watch(struct orchestrator *o, struct setting_watch *w, const char *job,
+                    const char *key, uint64_t after);
 void settings_unwatch(struct orchestrator *o, struct setting_watch *w); /* also if it waits not */
 
 void settings_open(struct orchestrator *o);
@@ -278,22 +322,24 @@ void settings_record(struct orchestrator *o, const struct record *r, int status)
 void settings_tick(struct orchestrator *o);
 uint64_t settings_deadline(const struct orchestrator *o);
 
-/* settings_frame.c: … for frames. `request` is the frame's. */
-void settings_frame(struct session *s, const struct msg_config *m, uint64_t request);
-void settings_closed(struct session *s);
+void settings_closed(struct session *s); /* settings_ask.c */
+
+/* watches.c, for settings.c */
+void watches_open(struct orchestrator *o);
+void watches_close(struct orchestrator *o);
+void watches_wake(struct orchestrator *o, const char *job); /* its settings have changed */
+void watches_tick(struct orchestrator *o);
 
 /* values.c: values by tag. A record that was applied may complete or end some. */
 int values_open(struct orchestrator *o);
 void values_restore(struct orchestrator *o);
 void values_close(struct orchestrator *o);
 void values_record(struct orchestrator *o, const struct record *r);
-void values_put(struct session *s, const struct msg_sync *m);
 void values_closed(struct session *s);
 void values_tick(struct orchestrator *o);
 uint64_t values_deadline(const struct orchestrator *o);
 
 /* training.c: what workers say of training */
-void training_take(struct session *s, const struct msg_metrics *m);
 /* The newest numbers of a job's run; NULL: there are none. */
 const struct training *training_of(const struct orchestrator *o, const char *job);
 void training_record(struct orchestrator *o, const struct record *r);

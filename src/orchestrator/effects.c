@@ -59,6 +59,9 @@ static void say(struct orchestrator *o, struct session *s, const struct effect *
     case EFFECT_ACTIVE:
         conn_say(s->conn, WIRE_ACTIVE, e->u.active, 0, 0);
         break;
+    case EFFECT_ROSTER:
+        conn_say(s->conn, WIRE_ROSTER, e->u.roster, 0, 0);
+        break;
     case EFFECT_ENDED:
         conn_say(s->conn, WIRE_ENDED, e->u.ended, 0, 0);
         break;

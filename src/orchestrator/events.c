@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void copy_text(char *to, size_t cap, const char *from)
@@ -79,6 +80,35 @@ static bool wanted(const char *of_job, const char *job)
     return of_job[0] == '\0' || job[0] == '\0' || strcmp(of_job, job) == 0;
 }
 
+static void say_event(struct orchestrator *o, const struct asker *to, const struct kept_event *kept)
+{
+    struct msg_says m = {.more = true, .at = kept->number, .body_n = kept->n, .body = kept->body};
+
+    if (kept->body != NULL) {
+        ask_says(o, to, &m);
+    }
+}
+
+static void keep(struct kept_event *kept, const struct msg_event *e)
+{
+    const size_t size = wire_body_size(WIRE_BODY_EVENT, e);
+    size_t n = 0;
+
+    free(kept->body);
+    kept->body = malloc(size);
+    if (kept->body != NULL) {
+        mu_assert(wire_body_encode(WIRE_BODY_EVENT, e, kept->body, size, &n) == MU_OK);
+    }
+    kept->n = (uint32_t)n;
+    kept->number = e->number;
+    memcpy(kept->job, e->job, sizeof(kept->job));
+}
+
+static struct asker follower(const struct session *s)
+{
+    return (struct asker){.conn = s->number, .request = s->follow_request, .kind = ASK_FOLLOW};
+}
+
 void events_note(struct orchestrator *o, const struct note *note)
 {
     struct events *ev = &o->events;
@@ -93,12 +123,12 @@ void events_note(struct orchestrator *o, const struct note *note)
     write_line(o, &e);
     web_note(o, &e);
     kept = &ev->ring[e.number % EVENTS_MAX];
-    frame_unref(kept->frame);
-    kept->frame = frame_make(WIRE_EVENT, &e, 0, 0);
-    memcpy(kept->job, e.job, sizeof(kept->job));
-    for (uint32_t i = 0; i < ev->followers_n && kept->frame != NULL; i++) {
+    keep(kept, &e);
+    for (uint32_t i = 0; i < ev->followers_n; i++) {
+        const struct asker to = follower(ev->followers[i]);
+
         if (wanted(ev->followers[i]->follow_job, e.job)) {
-            conn_send(ev->followers[i]->conn, kept->frame);
+            say_event(o, &to, kept);
         }
     }
 }
@@ -150,37 +180,49 @@ void events_unfollow(struct session *s)
     }
 }
 
-void events_ask(struct session *s, const struct msg_ask *m, uint64_t request)
+/* Those that are kept, behind a word on those that are not. */
+static void say_kept(struct session *s, const struct asker *from, const struct msg_ask *m)
 {
     const struct events *ev = &s->o->events;
-    uint64_t since = m->since > ev->last ? 0 : m->since;
-    char gap[TEXT_MAX_LEN];
+    const uint64_t since = m->at > ev->last ? 0 : m->at;
+    struct msg_says says = {.more = true};
 
-    if (m->what == ASK_FOLLOW && !follow(s, m->job)) {
-        people_answer(s, request, MU_ELIMIT, false,
-                      "%u others follow the events already; end one of them, or ask without "
-                      "--follow",
-                      FOLLOWERS_MAX);
-        return;
-    }
-    say_gap(ev, m->since, gap, sizeof(gap));
-    people_answer(s, request, MU_OK, true, "%s", gap);
+    say_gap(ev, m->at, says.text, sizeof(says.text));
+    ask_says(s->o, from, &says);
     for (uint64_t i = MAX(since + 1, oldest(ev)); i <= ev->last; i++) {
         const struct kept_event *kept = &ev->ring[i % EVENTS_MAX];
 
-        if (kept->frame != NULL && wanted(m->job, kept->job)) {
-            conn_send(s->conn, kept->frame);
+        if (wanted(m->job, kept->job)) {
+            say_event(s->o, from, kept);
         }
     }
-    if (m->what == ASK_EVENTS) {
-        people_answer(s, request, MU_OK, false, "%s", "");
+}
+
+void serve_events(struct session *s, const struct asker *from, const struct msg_ask *m,
+                  const union wire_any *body)
+{
+    say_kept(s, from, m);
+    ask_fails(s->o, from, MU_OK, "%s", "");
+}
+
+void serve_follow(struct session *s, const struct asker *from, const struct msg_ask *m,
+                  const union wire_any *body)
+{
+    if (!follow(s, m->job)) {
+        ask_fails(s->o, from, MU_ELIMIT,
+                  "%u others follow the events already; end one of them, or ask without "
+                  "--follow",
+                  FOLLOWERS_MAX);
+        return;
     }
+    s->follow_request = m->request;
+    say_kept(s, from, m);
 }
 
 void events_close(struct orchestrator *o)
 {
     for (size_t i = 0; i < EVENTS_MAX; i++) {
-        frame_unref(o->events.ring[i].frame);
-        o->events.ring[i].frame = NULL;
+        free(o->events.ring[i].body);
+        o->events.ring[i].body = NULL;
     }
 }

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define FRAME_MAX (256u << 10) /* a value to be synced; pieces of checkpoints are shorter */
-#define HANDSHAKES_MAX 8192    /* after a restart all agents come back in one moment, … */
-#define HANDSHAKE_MS 15000     /* … and a core does some hundred handshakes a second */
+#define HANDSHAKES_MAX 8192    /* after a restart all agents come back in one moment */
+#define HANDSHAKE_MS 15000     /* long: a core does some hundred handshakes a second */
 
 /* ---- time ---- */
 

@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES (256u << 10)
-
-void people_answer(struct session *s, uint64_t request, int status, bool more, const char *fmt, ...)
+void people_answer(const struct session *s, uint64_t request, int status, bool more,
+                   const char *fmt, ...)
 {
-    struct msg_answer m = {.status = status, .more = more};
+    const struct asker to = {.conn = s->number, .request = request};
+    struct msg_says m = {.status = status, .more = more};
     va_list args;
 
     va_start(args, fmt);
     text_vsay(m.text, sizeof(m.text), fmt, args);
     va_end(args);
-    conn_say(s->conn, WIRE_ANSWER, &m, 0, request);
+    ask_says(s->o, &to, &m);
 }
 
 /* ---- admin ---- */
@@ -119,14 +119,42 @@ static enum record_kind record_of(enum admin_verb verb)
                                     : RECORD_GENERATION;
 }
 
-void people_admin(struct session *s, const struct msg_admin *asked, uint64_t request)
+/* The topic names it. */
+static bool take_node(struct session *s, const struct msg_ask *asked, struct msg_admin *m)
+{
+    const size_t n = strlen(asked->topic);
+
+    if (n >= sizeof(m->node)) {
+        people_answer(s, asked->request, MU_EINVAL, false, "'%.80s' is no name of a node",
+                      asked->topic);
+        return false;
+    }
+    memcpy(m->node, asked->topic, n + 1);
+    return true;
+}
+
+static enum admin_verb verb_of(uint16_t kind)
+{
+    return kind == ASK_DRAIN      ? ADMIN_DRAIN
+           : kind == ASK_TAKEOVER ? ADMIN_TAKEOVER
+           : kind == ASK_SHUTDOWN ? ADMIN_SHUTDOWN
+                                  : ADMIN_SAVE;
+}
+
+void serve_admin(struct session *s, const struct asker *from, const struct msg_ask *asked,
+                 const union wire_any *body)
 {
     struct orchestrator *o = s->o;
-    struct msg_admin m = *asked;
+    struct msg_admin m = {.verb = (uint8_t)verb_of(asked->kind)};
+    const uint64_t request = asked->request;
     struct event e = {.kind = EVENT_ADMIN, .conn = s->number, .u.admin = &m};
     struct pending *record;
     int rc;
 
+    memcpy(m.job, asked->job, sizeof(m.job));
+    if (!take_node(s, asked, &m)) {
+        return;
+    }
     if (o->records.n > ADMIN_PENDING_MAX) {
         people_answer(s, request, MU_EAGAIN, false,
                       "nothing was changed: %u records wait for the disk; try again later",
@@ -151,53 +179,35 @@ void people_admin(struct session *s, const struct msg_admin *asked, uint64_t req
     }
 }
 
-/* ---- ask ---- */
+/* ---- status ---- */
 
-static void answer_pieces(struct session *s, uint64_t request, const char *text)
+static void answer_pieces(struct orchestrator *o, const struct asker *to, const char *text)
 {
     size_t left = strlen(text);
 
     do {
-        struct msg_answer m = {.data_n = (uint32_t)MIN(left, PIECE_BYTES),
-                               .data = (uint8_t *)(uintptr_t)text};
+        struct body_text piece = {.data_n = (uint32_t)MIN(left, TEXT_PIECE_MAX),
+                                  .data = (uint8_t *)(uintptr_t)text};
+        struct msg_says m = {.more = left > piece.data_n};
 
-        text += m.data_n;
-        left -= m.data_n;
-        m.more = left > 0;
-        conn_say(s->conn, WIRE_ANSWER, &m, 0, request);
+        text += piece.data_n;
+        left -= piece.data_n;
+        ask_says_body(o, to, &m, &piece);
     } while (left > 0);
 }
 
-static void ask_status(struct session *s, const struct msg_ask *m, uint64_t request)
+void serve_status(struct session *s, const struct asker *from, const struct msg_ask *m,
+                  const union wire_any *body)
 {
     char *text;
     int rc = status_text(s->o, m->job, &text);
 
     if (rc == MU_ENOENT) {
-        people_answer(s, request, rc, false,
-                      "there is no job '%s' here; `muster status` shows those there are", m->job);
+        ask_no_job(s->o, from, m->job);
     } else if (rc != MU_OK) {
-        people_answer(s, request, rc, false, "the orchestrator can't say: %s", mu_strerror(rc));
+        ask_fails(s->o, from, rc, "the orchestrator can't say: %s", mu_strerror(rc));
     } else {
-        answer_pieces(s, request, text);
+        answer_pieces(s->o, from, text);
         free(text);
-    }
-}
-
-void people_ask(struct session *s, const struct msg_ask *m, uint64_t request)
-{
-    switch (m->what) {
-    case ASK_STATUS:
-        ask_status(s, m, request);
-        break;
-    case ASK_EVENTS:
-    case ASK_FOLLOW:
-        events_ask(s, m, request);
-        break;
-    default:
-        people_answer(s, request, MU_EINVAL, false,
-                      "this orchestrator (%s) does not know that question; start a newer one",
-                      mu_version());
-        break;
     }
 }

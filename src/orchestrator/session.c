@@ -198,20 +198,8 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
     case WIRE_HELLO:
         on_hello(s, &msg->hello);
         return;
-    case WIRE_ADMIN:
-        people_admin(s, &msg->admin, h->request);
-        return;
     case WIRE_ASK:
-        people_ask(s, &msg->ask, h->request);
-        return;
-    case WIRE_SYNC:
-        values_put(s, &msg->sync);
-        return;
-    case WIRE_CONFIG:
-        settings_frame(s, &msg->config, h->request);
-        return;
-    case WIRE_METRICS:
-        training_take(s, &msg->metrics);
+        ask_take(s, &msg->ask);
         return;
     case WIRE_DEPOT:
         deposits_frame(s, &msg->depot, h->request);
@@ -251,7 +239,7 @@ void sessions_sweep(struct orchestrator *o)
         struct session *s = o->sessions.seats[i].session;
         uint32_t max = s != NULL && s->is_agent ? AGENT_SILENT_MAX : PERSON_SILENT_MAX;
 
-        if (s == NULL || s->follows || s->watches_n > 0 || s->depot_n > 0 || ++s->silent_n <= max) {
+        if (s == NULL || s->follows || s->watch != NULL || s->depot_n > 0 || ++s->silent_n <= max) {
             continue;
         }
         say_closed(s, MU_ETIMEDOUT, "it said nothing for a long time");

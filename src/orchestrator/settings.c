@@ -1,8 +1,8 @@
-/* Changes of settings, and those who wait for one. What a setting is, and which change is right, is
- * the cluster's (core/config.h): here asks stand in line, and watches are woken.
+/* Changes of settings. What a setting is, and which change is right, is the cluster's
+ * (core/config.h): here asks stand in line, and watches are woken (watches.c).
  *
  * The cluster takes one change of a job at a time, so the record of a job's setting belongs to the
- * first ask of that job. Whatever done() does is fine: ask or watch again, unwatch another. */
+ * first ask of that job. Whatever done() does is fine: ask again. */
 #include "base/log.h"
 #include "core/text.h"
 #include "orchestrator/driver.h"
@@ -135,116 +135,6 @@ static void finish_written(struct orchestrator *o, const struct rec_config *r, i
     finish(o, at, status == MU_OK ? MU_OK : MU_EIO, status == MU_OK ? r->version : 0, why);
 }
 
-/* ---- watches ---- */
-
-static void ring_init(struct setting_watch *head)
-{
-    head->next = head->prev = head;
-}
-
-static void ring_add(struct setting_watch *head, struct setting_watch *w)
-{
-    w->next = head;
-    w->prev = head->prev;
-    w->prev->next = w;
-    head->prev = w;
-}
-
-static void ring_remove(struct setting_watch *w)
-{
-    w->prev->next = w->next;
-    w->next->prev = w->prev;
-    w->next = w->prev = NULL;
-}
-
-/* MU_OK, MU_ESTALE or MU_ENOENT as for done(); MU_EAGAIN: nothing that it waits for, and it goes on
- * from here. */
-static int look(const struct orchestrator *o, struct setting_watch *w)
-{
-    const struct config *c = cluster_settings(o->cluster, w->job);
-    struct rec_config r = {.version = w->after};
-    int rc;
-
-    if (c == NULL) {
-        return MU_ENOENT;
-    }
-    while ((rc = config_since(c, r.version, &r)) == MU_OK) {
-        if (config_matches(w->key, r.key)) {
-            return MU_OK;
-        }
-    }
-    if (rc == MU_ENOENT) {
-        w->after = c->version;
-        rc = MU_EAGAIN;
-    }
-    return rc;
-}
-
-void settings_watch(struct orchestrator *o, struct setting_watch *w)
-{
-    struct settings *st = &o->settings;
-    int rc = o->closing ? MU_EAGAIN : look(o, w);
-
-    w->next = w->prev = NULL;
-    if (rc != MU_EAGAIN || o->closing) {
-        w->done(o, w, rc);
-    } else if (w->due_ms <= o->now_ms) {
-        w->done(o, w, MU_ETIMEDOUT);
-    } else if (st->watches_n == SETTING_WATCHES_MAX) {
-        w->done(o, w, MU_ELIMIT);
-    } else {
-        ring_add(&st->waiting, w);
-        st->watches_n++;
-        st->due_ms = MIN(st->due_ms, w->due_ms);
-        driver_arm(o);
-    }
-}
-
-void settings_unwatch(struct orchestrator *o, struct setting_watch *w)
-{
-    if (w->next != NULL) {
-        ring_remove(w);
-        o->settings.watches_n--;
-    }
-}
-
-static void set_ready(struct orchestrator *o, struct setting_watch *w, int status)
-{
-    ring_remove(w);
-    w->status = status;
-    ring_add(&o->settings.ready, w);
-}
-
-/* Whoever is told may unwatch others that are ready too. */
-static void tell_ready(struct orchestrator *o)
-{
-    struct settings *st = &o->settings;
-
-    while (st->ready.next != &st->ready) {
-        struct setting_watch *w = st->ready.next;
-
-        settings_unwatch(o, w);
-        w->done(o, w, w->status);
-    }
-}
-
-#define EACH_WAITING(st, w)                                    \
-    for (struct setting_watch *w = (st)->waiting.next, *next_; \
-         w != &(st)->waiting && (next_ = w->next, true); w = next_)
-
-static void wake(struct orchestrator *o, const char *job)
-{
-    EACH_WAITING(&o->settings, w)
-    {
-        int rc = strcmp(w->job, job) == 0 ? look(o, w) : MU_EAGAIN;
-
-        if (rc != MU_EAGAIN) {
-            set_ready(o, w, rc);
-        }
-    }
-    tell_ready(o);
-}
-
 uint64_t settings_deadline(const struct orchestrator *o)
 {
     return o->settings.due_ms;
@@ -252,21 +142,7 @@ uint64_t settings_deadline(const struct orchestrator *o)
 
 void settings_tick(struct orchestrator *o)
 {
-    struct settings *st = &o->settings;
-
-    if (o->now_ms < st->due_ms) {
-        return;
-    }
-    st->due_ms = UINT64_MAX;
-    EACH_WAITING(st, w)
-    {
-        if (w->due_ms <= o->now_ms) {
-            set_ready(o, w, MU_ETIMEDOUT);
-        } else {
-            st->due_ms = MIN(st->due_ms, w->due_ms);
-        }
-    }
-    tell_ready(o);
+    watches_tick(o);
 }
 
 /* ---- what happens ---- */
@@ -279,9 +155,9 @@ void settings_record(struct orchestrator *o, const struct record *r, int status)
         take(o, r->u.config.job);
     }
     if (status == MU_OK && (r->kind == RECORD_CONFIG || r->kind == RECORD_JOB)) {
-        wake(o, r->kind == RECORD_JOB ? r->u.job.job : r->u.config.job);
+        watches_wake(o, r->kind == RECORD_JOB ? r->u.job.job : r->u.config.job);
     } else if (status == MU_OK && r->kind == RECORD_FORGOTTEN) {
-        wake(o, r->u.forgotten.job);
+        watches_wake(o, r->u.forgotten.job);
     }
 }
 
@@ -290,9 +166,7 @@ void settings_open(struct orchestrator *o)
     struct settings *st = &o->settings;
 
     st->last = &st->first;
-    ring_init(&st->waiting);
-    ring_init(&st->ready);
-    st->due_ms = UINT64_MAX;
+    watches_open(o);
 }
 
 void settings_close(struct orchestrator *o)
@@ -303,9 +177,5 @@ void settings_close(struct orchestrator *o)
         finish(o, &st->first, MU_EAGAIN, 0,
                "the orchestrator went away before it could say how it went: look again");
     }
-    EACH_WAITING(st, w)
-    {
-        set_ready(o, w, MU_EAGAIN);
-    }
-    tell_ready(o);
+    watches_close(o);
 }

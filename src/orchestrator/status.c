@@ -11,6 +11,7 @@
 
 struct build {
     json_t *members;
+    json_t *helpers;
     json_t *waiting;
     uint32_t rank;
     bool failed;
@@ -38,6 +39,20 @@ static json_t *member(struct build *b, const struct node_look *n, uint32_t slot)
                      s->unkept ? "not kept" : NULL);
 }
 
+static json_t *helper(const struct node_look *n, uint32_t slot)
+{
+    const struct slot_look *s = &n->slot[slot];
+    json_t *code = s->has_exited ? json_integer(s->exit_code) : NULL;
+    json_t *number = n->role != ROLE_WORKER ? json_integer(n->place + slot) : NULL;
+    char worker[40];
+
+    words_worker(s->worker, worker, sizeof(worker));
+    return json_pack("{s:o*, s:s, s:s, s:i, s:s, s:s, s:s, s:I, s:o*}", "number", number, "worker",
+                     worker, "node", n->name, "slot", (int)slot, "role", words_role(n->role),
+                     "state", words_slot(n, s), "address", s->addr, "step", (json_int_t)s->step,
+                     "exit_code", code);
+}
+
 static json_t *waiting(const struct node_look *n)
 {
     return json_pack("{s:s, s:s, s:i, s:s, s:s}", "node", n->name, "role", words_role(n->role),
@@ -51,22 +66,27 @@ static void each_node(void *arg, const struct node_look *n)
     for (uint32_t i = 0; i < n->slots; i++) {
         if (n->slot[i].member != 0) {
             push(b, b->members, member(b, n, i));
+        } else if (n->helps && !n->gone) {
+            push(b, b->helpers, helper(n, i));
         }
     }
-    if (!n->member && !n->gone) {
+    if (!n->member && !n->helps && !n->gone) {
         push(b, b->waiting, waiting(n));
     }
 }
 
-/* Adds "members" and "waiting" to an object, which is given. */
+/* Adds "members", "helpers" and "waiting" to an object, which is given. */
 static json_t *with_members(const struct orchestrator *o, const char *job, json_t *json)
 {
-    struct build b = {.members = json_array(), .waiting = json_array()};
+    struct build b = {.members = json_array(), .helpers = json_array(), .waiting = json_array()};
 
-    if (b.members != NULL && b.waiting != NULL) {
+    if (b.members != NULL && b.helpers != NULL && b.waiting != NULL) {
         cluster_each_node(o->cluster, job, each_node, &b);
     }
     if (json_object_set_new(json, "members", b.members) != 0) {
+        b.failed = true;
+    }
+    if (json_object_set_new(json, "helpers", b.helpers) != 0) {
         b.failed = true;
     }
     if (json_object_set_new(json, "waiting", b.waiting) != 0) {

@@ -86,24 +86,22 @@ uint64_t training_deadline(const struct orchestrator *o)
 
 /* ---- what happens ---- */
 
-/* An agent speaks for its own workers only. What one of them said long ago may come after what its
- * successor says: a lower step counts only when training has started over. */
-void training_take(struct session *s, const struct msg_metrics *m)
+/* What a worker said long ago may come after what its successor says: a lower step counts only when
+ * training has started over. */
+void serve_metrics(struct session *s, const struct asker *from, const struct msg_ask *asked,
+                   const union wire_any *body)
 {
+    const struct body_metrics *m = &body->metrics;
     struct orchestrator *o = s->o;
     struct job_view view = {0};
-    struct training *t;
+    struct training *t = m->metrics_n > 0 ? find_or_make(o, s->job) : NULL;
 
-    if (s->node_number == 0 || wid_node(m->worker) != s->node_number || m->metrics_n == 0) {
-        return;
-    }
-    t = find_or_make(o, s->job);
     if (t == NULL || (m->step < t->step && !t->over)) {
         return;
     }
     driver_time(o);
     t->over = false;
-    t->worker = m->worker;
+    t->worker = asked->worker;
     t->step = m->step;
     t->n = m->metrics_n;
     memcpy(t->items, m->metrics, m->metrics_n * sizeof(t->items[0]));

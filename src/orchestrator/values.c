@@ -2,14 +2,31 @@
 #include "base/log.h"
 #include "orchestrator/driver.h"
 
+#include <string.h>
+
+static struct body_values body_of(const struct msg_synced *m)
+{
+    struct body_values v = {.generation = m->generation,
+                            .round = m->round,
+                            .index = m->index,
+                            .total = m->total,
+                            .data_n = m->data_n,
+                            .data = m->data};
+
+    memcpy(v.addr, m->addr, sizeof(v.addr));
+    return v;
+}
+
 static void emit(struct sync_effects *fx, uint32_t conn, const struct msg_synced *m)
 {
     struct orchestrator *o = ((struct values *)fx)->o;
-    struct session *s = session_find(o, conn);
+    const struct asker to = {conn, m->worker, m->request, ASK_VALUE};
+    const struct body_values body = body_of(m);
+    struct msg_says says = {.status = m->status,
+                            .more = m->status == MU_OK && m->index + 1 < m->total};
 
-    if (s != NULL) {
-        conn_say(s->conn, WIRE_SYNCED, m, 0, 0);
-    }
+    memcpy(says.text, m->text, sizeof(says.text));
+    ask_says_body(o, &to, &says, &body);
 }
 
 static void take_generation(struct orchestrator *o, const struct generation *g)
@@ -71,22 +88,31 @@ void values_record(struct orchestrator *o, const struct record *r)
         take_generation(o, &r->u.generation);
     } else if (r->kind == RECORD_FINISHED && r->u.finished.ended) {
         sync_ended(o->values.sync, o->now_ms, r->u.finished.job, &o->values.fx);
-    } else if (r->kind == RECORD_FORGOTTEN) { /* … without an end, perhaps. */
+    } else if (r->kind == RECORD_FORGOTTEN) { /* perhaps without an end */
         sync_ended(o->values.sync, o->now_ms, r->u.forgotten.job, &o->values.fx);
     }
 }
 
-/* An agent speaks for its own workers only. Another number than its own is one that it had before,
- * and whoever has it will repeat what it wants under the new one. */
-void values_put(struct session *s, const struct msg_sync *m)
+void serve_value(struct session *s, const struct asker *from, const struct msg_ask *m,
+                 const union wire_any *body)
 {
+    const struct body_value *v = &body->value;
     struct orchestrator *o = s->o;
+    struct msg_sync sync = {.worker = m->worker,
+                            .request = m->request,
+                            .wait_ms = m->wait_ms,
+                            .data_n = v->data_n,
+                            .data = v->data,
+                            .done_generation = v->done_generation,
+                            .done_n = v->done_n,
+                            .joined = v->joined,
+                            .last_generation = v->last_generation,
+                            .last_n = v->last_n};
 
-    if (s->node_number == 0 || wid_node(m->worker) != s->node_number) {
-        return;
-    }
+    memcpy(sync.tag, m->topic, sizeof(sync.tag));
+    memcpy(sync.last_tag, v->last_tag, sizeof(sync.last_tag));
     driver_time(o);
-    sync_put(o->values.sync, o->now_ms, s->number, s->job, m, &o->values.fx);
+    sync_put(o->values.sync, o->now_ms, s->number, s->job, &sync, &o->values.fx);
     driver_arm(o);
 }
 

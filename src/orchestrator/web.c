@@ -25,7 +25,8 @@ const struct http_route web_routes[] = {
     {"GET", "/ui/{file}", HTTP_NOBODY, web_ui, "the page that shows the jobs: /ui/index.html"},
     {"GET", "/metrics", HTTP_VIEWER, web_metrics, "figures for Prometheus"},
     {"GET", "/v1/jobs", HTTP_VIEWER, web_jobs, "all jobs in short, and the orchestrator"},
-    {"GET", JOB, HTTP_VIEWER, web_one_job, "a job with its members and those who wait"},
+    {"GET", JOB, HTTP_VIEWER, web_one_job,
+     "a job with its members, those who help and those who wait"},
     {"GET", JOB "/members", HTTP_VIEWER, web_members, "only these"},
     {"GET", JOB "/generations", HTTP_VIEWER, web_generations,
      "its last generations; ?since=N: those after N"},
@@ -126,8 +127,8 @@ int web_start(struct orchestrator *o, const struct orchestrator_config *config, 
     if (w == NULL) {
         return MU_OK;
     }
-    if (copy_hosts(w, &config->web) != MU_OK || web_events_open(w) != MU_OK ||
-        web_watch_open(w) != MU_OK) {
+    web_watch_open(w);
+    if (copy_hosts(w, &config->web) != MU_OK || web_events_open(w) != MU_OK) {
         snprintf(error, STORE_ERROR_MAX, "out of memory");
         return MU_ENOMEM;
     }
@@ -200,11 +201,4 @@ void web_record(struct orchestrator *o, const struct record *r, bool replayed)
         return;
     }
     history_record(o->web->history, o->cluster, r, replayed ? 0 : net_wall_ms());
-    if (!replayed && r->kind == RECORD_CONFIG) {
-        web_push_settings(o->web, r->u.config.job);
-    } else if (!replayed && r->kind == RECORD_JOB) {
-        web_push_settings(o->web, r->u.job.job);
-    } else if (!replayed && r->kind == RECORD_FORGOTTEN) {
-        web_forget_settings(o->web, r->u.forgotten.job);
-    }
 }

@@ -9,19 +9,13 @@
 #include <jansson.h>
 #include <sys/queue.h>
 
-#define WEB_WAIT_S 30 /* a long poll, unless it says otherwise; … */
+#define WEB_WAIT_S 30 /* a long poll, unless it says otherwise */
 #define WEB_WAIT_MAX_S 300
 #define WEB_CACHED_N 4
 #define WEB_SWEEP_MS 2000 /* how often those who have gone are looked for */
 
 struct web_wait;
 TAILQ_HEAD(web_waits, web_wait);
-
-/* How far the feed of settings is, of one job. */
-struct web_seen {
-    char job[NAME_MAX_LEN];
-    uint64_t version;
-};
 
 /* An event as JSON, made once. */
 struct web_event {
@@ -48,8 +42,7 @@ struct web {
     uint64_t events_left_out_n; /* that had no place in the feed: its numbers are so much lower */
     struct history *history;
     struct web_cached cached[WEB_CACHED_N];
-    struct web_seen *seen;
-    uint32_t seen_n;
+    LIST_HEAD(, web_follow) follows; /* jobs whose settings go into the feed */
     struct web_waits waits;
     uv_timer_t sweep;
     bool has_timer;
@@ -112,10 +105,8 @@ void web_wait(struct web *w, struct http_request *q, const char *job, const stru
               uint64_t after);
 void web_stream_settings(struct web *w, struct http_request *q, const char *job,
                          const struct web_want *want);
-int web_watch_open(struct web *w);
+void web_watch_open(struct web *w);
 void web_watch_close(struct web *w);
-void web_push_settings(struct web *w, const char *job);
-void web_forget_settings(struct web *w, const char *job);
 
 /* metrics.c: Prometheus' text format; malloc's. NULL: out of memory. */
 char *metrics_text(struct orchestrator *o, size_t *n_out);

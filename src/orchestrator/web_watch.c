@@ -21,13 +21,14 @@ struct web_wait {
     TAILQ_ENTRY(web_wait) link;
     struct web *w;
     struct http_request *q;
+    char job[NAME_MAX_LEN];
     struct web_want want;
     struct setting_watch watch;
 };
 
 static void unchanged(struct web *w, struct http_request *q, const struct web_wait *wait)
 {
-    const struct config *c = cluster_settings(w->o->cluster, wait->watch.job);
+    const struct config *c = cluster_settings(w->o->cluster, wait->job);
     struct rec_config r;
 
     web_version(q, c);
@@ -39,17 +40,16 @@ static void unchanged(struct web *w, struct http_request *q, const struct web_wa
     http_answer(q, 304, NULL, NULL, 0);
 }
 
-static void on_done(struct orchestrator *o, struct setting_watch *watch, int status)
+static void on_told(struct orchestrator *o, struct setting_watch *watch, int status, uint64_t since)
 {
-    struct web_wait *wait =
-        (struct web_wait *)(uintptr_t)((char *)watch - offsetof(struct web_wait, watch));
+    struct web_wait *wait = CONTAINER_OF(watch, struct web_wait, watch);
     struct http_request *q = wait->q;
 
     TAILQ_REMOVE(&wait->w->waits, wait, link);
     switch (status) {
     case MU_OK:
     case MU_ESTALE: /* What changed is not known, but what is there now is. */
-        web_read(wait->w, q, watch->job, &wait->want);
+        web_read(wait->w, q, wait->job, &wait->want);
         break;
     case MU_ETIMEDOUT:
         unchanged(wait->w, q, wait);
@@ -105,16 +105,14 @@ void web_wait(struct web *w, struct http_request *q, const char *job, const stru
     wait->w = w;
     wait->q = q;
     wait->want = *want;
-    wait->watch.after = after;
     wait->watch.due_ms = w->o->now_ms + wait_s * 1000;
-    wait->watch.done = on_done;
-    snprintf(wait->watch.job, sizeof(wait->watch.job), "%s", job);
-    memcpy(wait->watch.key, want->key, sizeof(want->key));
+    wait->watch.told = on_told;
+    snprintf(wait->job, sizeof(wait->job), "%s", job);
     TAILQ_INSERT_TAIL(&w->waits, wait, link);
     if (!uv_is_active((uv_handle_t *)&w->sweep)) {
         uv_timer_start(&w->sweep, on_sweep, WEB_SWEEP_MS, WEB_SWEEP_MS);
     }
-    settings_watch(w->o, &wait->watch);
+    settings_watch(w->o, &wait->watch, job, want->key, after);
 }
 
 /* ---- streams ---- */
@@ -208,27 +206,6 @@ static bool begin_at(struct http_request *q, bool *all_out, uint64_t *after_out)
     return rc != MU_EINVAL;
 }
 
-void web_stream_settings(struct web *w, struct http_request *q, const char *job,
-                         const struct web_want *want)
-{
-    const struct config *c = cluster_settings(w->o->cluster, job);
-    char topic[TOPIC_MAX], *head;
-    uint64_t after = 0;
-    size_t n = 0;
-    bool all;
-
-    if (!begin_at(q, &all, &after)) {
-        return;
-    }
-    head = head_of(c, want, all, after, &n);
-    if (head == NULL) {
-        web_answer_no_memory(q);
-        return;
-    }
-    topic_of(job, want->key, strlen(want->key), topic);
-    http_stream(q, w->settings, topic, http_feed_next(w->settings), head, n);
-}
-
 /* ---- into the feed ---- */
 
 /* A feed without memory has a gap that nobody is told of but by the next version. */
@@ -255,75 +232,102 @@ static void push_change(struct web *w, const char *job, const struct rec_config 
     free(text);
 }
 
-static struct web_seen *seen_of(struct web *w, const char *job)
+/* A job whose changes go into the feed: from its first stream on, for as long as it is there. */
+struct web_follow {
+    LIST_ENTRY(web_follow) link;
+    struct web *w;
+    char job[NAME_MAX_LEN];
+    struct setting_watch watch;
+};
+
+static void drop(struct web_follow *f)
 {
-    for (uint32_t i = 0; i < w->seen_n; i++) {
-        if (strcmp(w->seen[i].job, job) == 0) {
-            return &w->seen[i];
-        }
-    }
-    if (w->seen_n == w->o->config.jobs_max) {
-        return NULL;
-    }
-    snprintf(w->seen[w->seen_n].job, NAME_MAX_LEN, "%s", job);
-    return &w->seen[w->seen_n++];
+    LIST_REMOVE(f, link);
+    free(f);
 }
 
-/* Also what is no record of its own: a new run takes back what was wanted of the last. */
-void web_push_settings(struct web *w, const char *job)
+static void push_told(struct orchestrator *o, struct setting_watch *watch, int status,
+                      uint64_t since)
 {
-    const struct config *c = cluster_settings(w->o->cluster, job);
-    struct web_seen *seen = seen_of(w, job);
-    struct rec_config r;
+    struct web_follow *f = CONTAINER_OF(watch, struct web_follow, watch);
+    const struct config *c = cluster_settings(o->cluster, f->job);
+    struct rec_config r = {.version = since};
 
-    while (c != NULL && seen != NULL && config_since(c, seen->version, &r) == MU_OK) {
+    if (status != MU_OK) {
+        drop(f);
+        return;
+    }
+    while (config_since(c, r.version, &r) == MU_OK) {
         if (r.key[0] != '\0') {
-            push_change(w, job, &r);
-        }
-        seen->version = r.version;
-    }
-    if (c != NULL && seen != NULL) {
-        seen->version = c->version;
-    }
-}
-
-void web_forget_settings(struct web *w, const char *job)
-{
-    for (uint32_t i = 0; i < w->seen_n; i++) {
-        if (strcmp(w->seen[i].job, job) == 0) {
-            w->seen[i] = w->seen[--w->seen_n];
-            return;
+            push_change(f->w, f->job, &r);
         }
     }
 }
 
-static void see_job(void *arg, const struct job_look *j)
+/* MU_ENOMEM, or MU_EAGAIN: nobody can watch any more. */
+static int follow(struct web *w, const char *job, uint64_t version)
 {
-    struct web *w = arg;
-    struct web_seen *seen = seen_of(w, j->view.name);
+    struct web_follow *f;
 
-    if (seen != NULL) {
-        seen->version = cluster_settings(w->o->cluster, j->view.name)->version;
+    LIST_FOREACH(f, &w->follows, link)
+    {
+        if (strcmp(f->job, job) == 0) {
+            return MU_OK;
+        }
     }
-}
-
-int web_watch_open(struct web *w)
-{
-    w->seen = calloc(w->o->config.jobs_max, sizeof(*w->seen));
-    if (w->seen == NULL) {
+    f = calloc(1, sizeof(*f));
+    if (f == NULL) {
         return MU_ENOMEM;
     }
+    f->w = w;
+    snprintf(f->job, sizeof(f->job), "%s", job);
+    f->watch = (struct setting_watch){.due_ms = UINT64_MAX, .lasts = true, .told = push_told};
+    LIST_INSERT_HEAD(&w->follows, f, link);
+    settings_watch(w->o, &f->watch, f->job, "", version);
+    /* It is gone again if it was refused. */
+    return !LIST_EMPTY(&w->follows) && LIST_FIRST(&w->follows) == f ? MU_OK : MU_EAGAIN;
+}
+
+void web_stream_settings(struct web *w, struct http_request *q, const char *job,
+                         const struct web_want *want)
+{
+    const struct config *c = cluster_settings(w->o->cluster, job);
+    char topic[TOPIC_MAX], *head;
+    uint64_t after = 0;
+    size_t n = 0;
+    bool all;
+    int rc;
+
+    if (!begin_at(q, &all, &after)) {
+        return;
+    }
+    rc = follow(w, job, c->version);
+    if (rc == MU_EAGAIN) {
+        web_answer_status(q, rc, "too many wait for settings already", NULL);
+        return;
+    }
+    head = rc == MU_OK ? head_of(c, want, all, after, &n) : NULL;
+    if (head == NULL) {
+        web_answer_no_memory(q);
+        return;
+    }
+    topic_of(job, want->key, strlen(want->key), topic);
+    http_stream(q, w->settings, topic, http_feed_next(w->settings), head, n);
+}
+
+void web_watch_open(struct web *w)
+{
     w->sweep.data = w;
     uv_timer_init(w->o->loop, &w->sweep);
     w->has_timer = true;
-    cluster_each_job(w->o->cluster, see_job, w);
-    return MU_OK;
+    LIST_INIT(&w->follows);
 }
 
 void web_watch_close(struct web *w)
 {
     mu_assert(TAILQ_EMPTY(&w->waits));
-    free(w->seen);
-    w->seen = NULL;
-    w->seen_n = 0;
+    while (!LIST_EMPTY(&w->follows)) {
+        settings_unwatch(w->o, &LIST_FIRST(&w->follows)->watch);
+        drop(LIST_FIRST(&w->follows));
+    }
 }

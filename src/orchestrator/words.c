@@ -232,6 +232,9 @@ const char *words_slot(const struct node_look *n, const struct slot_look *s)
     if (s->member != 0) {
         return "member";
     }
+    if (s->phase == PHASE_SERVING) {
+        return "serving";
+    }
     if (s->phase == PHASE_WARM || s->phase == PHASE_IN || s->phase == PHASE_FINISHED) {
         return "warm";
     }

@@ -66,10 +66,6 @@ void call_over(struct mu_run *run)
     if (run->data.comm != NULL) {
         comm_stop(run->data.comm);
     }
-    for (struct ask *a = run->asks; a != NULL; a = a->next) {
-        if (!a->done) {
-            ask_answer(a, MU_EDONE, "");
-        }
-    }
+    asks_over(run);
     call_news(run);
 }

@@ -5,7 +5,6 @@
 #include "wire/wire.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FRAME_MAX 4096
@@ -184,21 +183,13 @@ static void tell_links(struct crew *c, struct membership *newest)
 {
     struct membership *groups[] = {step_group(&c->step), newest};
     const uint32_t changes = comm_changes(c->run->data.comm);
-    struct step_event e = {.kind = STEP_ON_LINKS};
-    uint32_t room = 0;
-    wid *missing;
+    wid missing[ARRAY_LEN(groups) * MEMBERS_MAX];
+    struct step_event e = {.kind = STEP_ON_LINKS, .u.missing = missing};
 
     if (changes == c->changes && step_term(&c->step) == c->links_term) {
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        room += groups[i] != NULL ? groups[i]->g.members_n : 0;
-    }
-    missing = malloc(MAX(room, 1u) * sizeof(*missing));
-    if (missing == NULL) {
-        return; /* It is told again. */
-    }
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
         for (uint32_t r = 0; groups[i] != NULL && r < groups[i]->g.members_n; r++) {
             const wid worker = groups[i]->members[r].worker;
 
@@ -209,9 +200,7 @@ static void tell_links(struct crew *c, struct membership *newest)
     }
     c->changes = changes;
     c->links_term = step_term(&c->step);
-    e.u.missing = missing;
     crew_event(c, e);
-    free(missing);
 }
 
 int crew_news(struct crew *c)
@@ -354,7 +343,7 @@ static int hear_one(struct crew *c, int64_t for_ms, uint32_t *rank_out)
     struct wire_header h;
     union wire_any msg;
     size_t n;
-    int rc = comm_hear(c->run->data.comm, for_ms, frame, sizeof(frame), &n, rank_out, NULL);
+    int rc = comm_hear(c->run->data.comm, for_ms, frame, sizeof(frame), &n, rank_out);
 
     if (rc != MU_OK || wire_frame_decode(frame, n, &h, &msg, &none, NULL) != MU_OK ||
         !step_fence(&c->step, h.generation, key)) {

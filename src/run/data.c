@@ -144,7 +144,8 @@ static void *follow_main(void *arg)
 
     pthread_mutex_lock(&run->lock);
     while (call_state(run) == MU_OK) {
-        const uint64_t now_ms = clock_ms(), newest = run_newest(run);
+        const uint64_t now_ms = clock_ms();
+        const uint64_t newest = roster_helps(run) ? 0 : run_newest(run); /* It links to nobody. */
         const bool away = run->data.away;
         const bool again = newest != 0 && !away && data_linked(run) != newest;
 

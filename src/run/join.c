@@ -101,6 +101,7 @@ static void run_close(struct mu_run *run)
         close(run->wake_fd);
     }
     membership_close(run->newest);
+    roster_close(run);
     free(run->ckpt_dir);
     config_close(&run->settings);
     pthread_mutex_destroy(&run->lock);

@@ -140,10 +140,9 @@ static int open_plane(struct mu_run *run)
                                 "of every slice can be a metric");
     }
     if (rc == MU_OK) {
-        told_warm(run);
-        rc = data_open(run);
+        rc = told_warm(run);
     }
-    return rc;
+    return rc == MU_OK ? data_open(run) : rc;
 }
 
 /* There is a group to make this call in, and to agree in: *cc_out is the call. Under the lock. */
@@ -296,9 +295,13 @@ static wid gone(const struct mu_run *run)
 
 static int check_group(const struct mu_run *run, uint64_t generation)
 {
+    const int state = call_state(run);
     char who[WID_TEXT_MAX];
     wid worker;
 
+    if (state != MU_OK) {
+        return state;
+    }
     if (generation == 0 || term_generation(run->data.group) != generation ||
         comm_generation(run->data.comm) != generation) {
         return run_fail(MU_EPEER, "this worker is in the group of generation %" PRIu64 " no more",
@@ -320,14 +323,7 @@ int mu_group_check(mu_run *run, uint64_t generation)
 {
     int rc = call_enter(run);
 
-    if (rc != MU_OK) {
-        return rc;
-    }
-    rc = call_state(run);
-    if (rc == MU_OK) {
-        rc = check_group(run, generation);
-    }
-    return call_exit(run, rc);
+    return rc == MU_OK ? call_exit(run, check_group(run, generation)) : rc;
 }
 
 int mu_group_secret(mu_run *run, uint64_t generation, const char *label,
@@ -341,7 +337,7 @@ int mu_group_secret(mu_run *run, uint64_t generation, const char *label,
     }
     if (label_n == 0 || label_n > COMM_LABEL_MAX) {
         rc = run_fail(MU_EINVAL, "a label has 1 to %d bytes", COMM_LABEL_MAX);
-    } else if ((rc = call_state(run)) == MU_OK && (rc = check_group(run, generation)) == MU_OK) {
+    } else if ((rc = check_group(run, generation)) == MU_OK) {
         rc = comm_secret(run->data.comm, generation, label, secret_out);
     }
     return call_exit(run, rc);
@@ -368,24 +364,25 @@ void *mu_alloc(mu_run *run, size_t bytes)
     return memory;
 }
 
-void mu_free(mu_run *run, void *memory)
+/* What the data plane has given goes back to it: a view, or memory. */
+static void give_back(struct mu_run *run, const void *view, void *memory)
 {
-    if (memory != NULL && call_enter(run) == MU_OK) {
+    if ((view != NULL || memory != NULL) && call_enter(run) == MU_OK) {
         mu_assert(run->data.comm != NULL);
         pthread_mutex_unlock(&run->lock);
+        comm_release(run->data.comm, view);
         comm_free(run->data.comm, memory);
         pthread_mutex_lock(&run->lock);
         (void)call_exit(run, MU_OK);
     }
 }
 
+void mu_free(mu_run *run, void *memory)
+{
+    give_back(run, NULL, memory);
+}
+
 void mu_view_release(mu_run *run, const void *view)
 {
-    if (view != NULL && call_enter(run) == MU_OK) {
-        mu_assert(run->data.comm != NULL);
-        pthread_mutex_unlock(&run->lock);
-        comm_release(run->data.comm, view);
-        pthread_mutex_lock(&run->lock);
-        (void)call_exit(run, MU_OK);
-    }
+    give_back(run, view, NULL);
 }

@@ -111,11 +111,12 @@ void metrics_say(struct mu_run *run)
 {
     struct metrics *m = &run->metrics;
     struct metric all[METRICS_MAX];
-    struct msg_metrics msg = {.worker = run->life.worker, .step = m->step, .metrics = all};
+    struct body_metrics body = {.step = m->step, .metrics = all};
+    struct msg_ask msg = {.kind = ASK_METRICS};
 
     m->pace.due = false;
     memcpy(all, m->items, m->n * sizeof(*all));
     memcpy(all + m->n, m->logged, m->logged_n * sizeof(*all));
-    msg.metrics_n = m->n + m->logged_n;
-    (void)control_say(run, WIRE_METRICS, &msg); /* Without memory they are lost; others follow. */
+    body.metrics_n = m->n + m->logged_n;
+    (void)ask_send(run, &msg, &body); /* Without memory they are lost; others follow. */
 }

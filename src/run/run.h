@@ -13,30 +13,37 @@
 #include "core/config.h"
 #include "core/text.h"
 #include "run/agent_line.h"
+#include "wire/ask.h"
 
 #include <pthread.h>
 #include <sys/types.h>
 
 #define ERROR_MAX 512
 
-/* Something that was asked of the orchestrator, through the agent. On its caller's stack; on the
- * list from its first frame to its answer. */
+/* Something that was asked of the orchestrator, through the agent. Most often on its caller's
+ * stack; on the list from its first frame to its answer. */
 struct ask {
     struct ask *next;
-    enum wire_type type; /* of the answer: WIRE_SYNCED, WIRE_SETTING */
-    uint64_t request;
-    uint64_t due_ms; /* UINT64_MAX: never */
+    struct msg_ask m; /* kind, topic and at are the caller's; its body is made when it is said */
+    uint64_t due_ms;  /* UINT64_MAX: never */
     bool done;
     int status;
     char text[TEXT_MAX_LEN];
-    void (*clear)(struct ask *a); /* frees what has come */
+    /* What goes with it, as things are now; NULL: nothing. */
+    const void *(*body)(const struct mu_run *run, struct ask *a);
+    /* Whatever is said to it, failures too; body: NULL if it has none. MU_EPROTO: that can't be.
+     * NULL: only how it ends matters. */
+    int (*take)(struct mu_run *run, struct ask *a, const struct msg_says *m,
+                const union wire_any *body);
+    void (*clear)(struct ask *a);      /* frees what has come; NULL: that is nothing */
+    void (*over)(const struct ask *a); /* it is answered, and nobody waits for that; NULL */
 };
 
 /* A mu_config_…() that waits. */
 struct config_ask {
     struct ask ask; /* first */
-    struct msg_config m;
-    mu_settings got; /* what has come; of a put, the version alone */
+    struct body_setting body;
+    mu_settings got; /* what has come; of a change, the version alone */
 };
 
 /* Which round of each tag this worker has the answer of: it says so with its next value under that
@@ -142,14 +149,17 @@ struct mu_run {
     uint64_t news;             /* grows with whatever the agent says */
     bool warm;                 /* it has called something that needs the others */
     bool forgetting;           /* it has asked for another life, and waits for that */
+    bool serves;               /* it helps: it is in no generation */
+    struct msg_roster roster;  /* the helpers, as told; its own copy */
+    uint64_t roster_version;   /* grows when it changes, or the members do; 0: not known yet */
     struct report now;  /* how this worker stands, but for what is known elsewhere (told.c) */
     struct report said; /* the last report */
 
     uint64_t request;
     struct ask *asks;
     struct marks marks;
-    uint64_t resize;        /* the request of the last mu_resize(), until it is answered; 0 */
-    struct config settings; /* of a job of one; without memory until they are needed */
+    struct config_ask resize; /* the last mu_resize() */
+    struct config settings;   /* of a job of one; without memory until they are needed */
     struct data data;
     struct crew *crew;                 /* NULL: it has done nothing with the others yet */
     struct train *train;               /* NULL: it does not train with mu_next() */
@@ -205,8 +215,9 @@ void control_lost(struct mu_run *run, int status, const char *fmt, ...)
 
 /* ---- told.c: what the agent says ---- */
 
-/* This worker needs the others from now on: it can be taken in. */
-void told_warm(struct mu_run *run);
+/* This worker needs the others from now on: it can be taken in. MU_EINVAL: it helps, and never is.
+ */
+int told_warm(struct mu_run *run);
 void told_frame(struct mu_run *run, const struct wire_header *h, const union wire_any *msg);
 /* It was left out of the newest generation, and that does not count yet: until it does this worker
  * is one of those who hold the state, and its end would be a loss. */
@@ -216,6 +227,14 @@ void told_again(struct mu_run *run);  /* reports what has changed, if anything h
 void told_step(struct mu_run *run);   /* the same when only the step has: soon */
 void told_clear(struct mu_run *run);  /* it acts in no generation: nothing of that is reported */
 void told_forget(struct mu_run *run); /* asks for another life, once */
+
+/* ---- roster.c ---- */
+
+/* By its role, or because it serves, it is in no generation. */
+bool roster_helps(const struct mu_run *run);
+void roster_told(struct mu_run *run, const struct msg_roster *m);
+void roster_members(struct mu_run *run); /* there is another generation */
+void roster_close(struct mu_run *run);
 
 /* ---- metrics.c ---- */
 
@@ -233,25 +252,28 @@ void metrics_say(struct mu_run *run);
 /* What every question begins with: the bytes that go with it are sound, and the run goes on. Says
  * why not. */
 int ask_check(const struct mu_run *run, const char *what, const void *data, size_t n);
-/* Waits for the answer to what was sent. MU_OK: there is one, and its status says how it went;
- * otherwise what call_state() says. late: its text, if none comes in time. */
-int ask_wait(struct mu_run *run, struct ask *a, const char *late);
-/* The one that waits for this; NULL: nobody does. */
-struct ask *ask_find(struct mu_run *run, enum wire_type type, uint64_t request);
+/* Says it, and waits for its answer. If that is none of MU_OK, says why. */
+int ask_call(struct mu_run *run, struct ask *a);
+/* The same in two: says it, and takes it off the list, also if it is not there. */
+int ask_begin(struct mu_run *run, struct ask *a);
+void ask_end(struct mu_run *run, struct ask *a);
+/* Only says it. body may be NULL. MU_EINVAL: it can't be encoded; MU_ENOMEM. */
+int ask_send(struct mu_run *run, struct msg_ask *m, const void *body);
 /* The answer is complete, or it has failed: then what has come is freed. */
 void ask_answer(struct ask *a, int status, const char *text);
+void asks_told(struct mu_run *run, const struct msg_says *m);
+void asks_repeat(struct mu_run *run); /* this worker goes on as another */
+void asks_over(struct mu_run *run);   /* nothing more is answered */
 
 /* ---- values.c ---- */
 
-void values_told(struct mu_run *run, const struct msg_synced *m);
-void values_repeat(struct mu_run *run); /* this worker goes on as another */
 /* NULL: the tag was never used, or (forgot) that can't be told any more. */
 const struct mark *marks_find(const struct marks *marks, const char *tag);
 void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32_t n);
 
 /* ---- settings.c ---- */
 
-void settings_told(struct mu_run *run, const struct msg_setting *m);
+void settings_ask_init(struct config_ask *a, enum ask_kind kind);
 
 /* ---- settings_alone.c: those of a job of one ---- */
 

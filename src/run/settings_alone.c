@@ -18,8 +18,8 @@ static int do_get(struct mu_run *run, struct config_ask *a)
 {
     struct rec_config r;
 
-    if (config_get(&run->settings, a->m.key, &r) != MU_OK) {
-        return run_fail(MU_ENOENT, "there is no setting '%s'", a->m.key);
+    if (config_get(&run->settings, a->ask.m.topic, &r) != MU_OK) {
+        return run_fail(MU_ENOENT, "there is no setting '%s'", a->ask.m.topic);
     }
     return add(a, &r);
 }
@@ -30,7 +30,7 @@ static int do_list(struct mu_run *run, struct config_ask *a)
     struct rec_config r;
     int rc = MU_OK;
 
-    while (rc == MU_OK && config_list(&run->settings, a->m.key, after, &r) == MU_OK) {
+    while (rc == MU_OK && config_list(&run->settings, a->ask.m.topic, after, &r) == MU_OK) {
         rc = add(a, &r);
         memcpy(after, r.key, sizeof(after));
     }
@@ -40,11 +40,11 @@ static int do_list(struct mu_run *run, struct config_ask *a)
 
 static int do_change(struct mu_run *run, struct config_ask *a)
 {
-    struct config_request q = {.key = a->m.key,
-                               .value = a->m.value,
-                               .value_n = a->m.value_n,
-                               .expect = a->m.expect,
-                               .remove = a->m.verb == CONFIG_REMOVE};
+    struct config_request q = {.key = a->ask.m.topic,
+                               .value = a->body.value,
+                               .value_n = a->body.value_n,
+                               .expect = a->ask.m.at,
+                               .remove = a->body.deleted};
     char why[TEXT_MAX_LEN];
     struct rec_config r;
     int rc = config_check(&run->settings, &q, &r, why, sizeof(why));
@@ -64,17 +64,17 @@ static int changes(struct mu_run *run, struct config_ask *a)
     struct rec_config r;
     int rc;
 
-    while ((rc = config_since(&run->settings, a->m.after, &r)) == MU_OK) {
-        a->m.after = r.version;
-        if (config_matches(a->m.key, r.key) && add(a, &r) != MU_OK) {
+    while ((rc = config_since(&run->settings, a->ask.m.at, &r)) == MU_OK) {
+        a->ask.m.at = r.version;
+        if (config_matches(a->ask.m.topic, r.key) && add(a, &r) != MU_OK) {
             return MU_ENOMEM;
         }
     }
     if (rc == MU_ESTALE) {
         return run_fail(rc, "version %" PRIu64 " of the settings is not known any more: list them",
-                        a->m.after);
+                        a->ask.m.at);
     }
-    a->got.version = a->m.after = run->settings.version;
+    a->got.version = a->ask.m.at = run->settings.version;
     return MU_OK;
 }
 
@@ -88,24 +88,36 @@ static int do_watch(struct mu_run *run, struct config_ask *a)
         in_time = call_wait(run, a->ask.due_ms);
     }
     settings_sort(&a->got);
+    if (rc == MU_OK && a->got.n == 0) {
+        rc = run_fail(MU_ETIMEDOUT, "nothing has changed after version %" PRIu64 " of the settings",
+                      a->ask.m.at);
+    }
     return rc;
+}
+
+static int do_kind(struct mu_run *run, struct config_ask *a)
+{
+    switch (a->ask.m.kind) {
+    case ASK_SETTING_GET:
+        return do_get(run, a);
+    case ASK_SETTING_LIST:
+        return do_list(run, a);
+    case ASK_SETTING_WATCH:
+        return do_watch(run, a);
+    default:
+        return do_change(run, a);
+    }
 }
 
 int settings_alone(struct mu_run *run, struct config_ask *a)
 {
-    static int (*const verbs[CONFIG_VERB_N])(struct mu_run *,
-                                             struct config_ask *) = {[CONFIG_GET] = do_get,
-                                                                     [CONFIG_LIST] = do_list,
-                                                                     [CONFIG_WATCH] = do_watch,
-                                                                     [CONFIG_PUT] = do_change,
-                                                                     [CONFIG_REMOVE] = do_change};
     int rc = MU_OK;
 
     if (run->settings.entries == NULL) {
         rc = config_init(&run->settings, run->life.job, &limits);
     }
     if (rc == MU_OK) {
-        rc = verbs[a->m.verb](run, a);
+        rc = do_kind(run, a);
     }
     return rc == MU_ENOMEM ? run_fail(rc, "out of memory for the settings") : rc;
 }

@@ -20,7 +20,9 @@ static void look(const struct mu_run *run, struct report *r)
     memcpy(r, &run->now, sizeof(*r)); /* Whole: it is compared. */
     r->entered = entered(run);
     r->reached = data_linked(run);
-    if (run->train != NULL) {
+    if (run->serves) {
+        r->phase = PHASE_SERVING;
+    } else if (run->train != NULL) {
         run->trainer->report(run->train, r);
     } else {
         r->phase = r->entered != 0 ? PHASE_IN : run->warm ? PHASE_WARM : PHASE_WARMING;
@@ -75,12 +77,17 @@ void told_step(struct mu_run *run)
     }
 }
 
-void told_warm(struct mu_run *run)
+int told_warm(struct mu_run *run)
 {
+    if (roster_helps(run)) {
+        return run_fail(MU_EINVAL, "this worker helps, and is in no generation: this call is for "
+                                   "those who train");
+    }
     if (!run->warm && run->train == NULL) {
         run->warm = true;
         told_again(run);
     }
+    return MU_OK;
 }
 
 int mu_progress(mu_run *run, uint64_t step)
@@ -92,7 +99,9 @@ int mu_progress(mu_run *run, uint64_t step)
     }
     rc = call_state(run);
     if (rc == MU_OK) {
-        told_warm(run);
+        if (!roster_helps(run)) {
+            (void)told_warm(run);
+        }
         run->now.step = step;
         told_step(run);
     }
@@ -160,7 +169,7 @@ static void on_life(struct mu_run *run, const struct msg_life *m)
         run->entered = run->joined = 0;
         told_clear(run);
         find_self(run);
-        values_repeat(run);
+        asks_repeat(run);
     }
     told_again(run);
 }
@@ -180,6 +189,7 @@ static void on_generation(struct mu_run *run, const struct generation *g)
     membership_close(run->newest);
     run->newest = m;
     find_self(run);
+    roster_members(run);
     data_generation(run);
     told_again(run);
 }
@@ -201,7 +211,7 @@ static void on_active(struct mu_run *run, const struct msg_active *m)
 {
     run->active = MAX(run->active, m->generation);
     /* One that trains looks by itself: core/step knows what it means. */
-    if (run->train == NULL && run_rank(run) < 0 && run->entered != 0 &&
+    if (run->train == NULL && run_rank(run) < 0 && run->entered != 0 && !roster_helps(run) &&
         m->generation >= run_newest(run)) {
         told_forget(run);
     }
@@ -232,14 +242,14 @@ void told_frame(struct mu_run *run, const struct wire_header *h, const union wir
     case WIRE_ACTIVE:
         on_active(run, &msg->active);
         break;
+    case WIRE_ROSTER:
+        roster_told(run, &msg->roster);
+        break;
     case WIRE_LEASE:
         on_lease(run, &msg->lease);
         break;
-    case WIRE_SYNCED:
-        values_told(run, &msg->synced);
-        break;
-    case WIRE_SETTING:
-        settings_told(run, &msg->setting);
+    case WIRE_SAYS:
+        asks_told(run, &msg->says);
         break;
     case WIRE_ENDED:
         on_ended(run, &msg->ended);

@@ -8,7 +8,7 @@
 /* A mu_sync() that waits. */
 struct call {
     struct ask ask; /* first */
-    struct msg_sync m;
+    struct body_value body;
     bool missed;      /* all had come, but this worker's answer was lost */
     mu_values values; /* items_n of them have come */
     size_t items_n;
@@ -63,32 +63,22 @@ void marks_set(struct marks *marks, const char *tag, uint64_t generation, uint32
 
 /* ---- the control thread's side ---- */
 
-static int call_send(struct mu_run *run, struct call *c)
+/* What this worker says now, with what it has the answers of. */
+static const void *body_of(const struct mu_run *run, struct ask *a)
 {
-    const struct mark *mark = marks_find(&run->marks, c->m.tag), *last = run->marks.items;
+    struct call *c = (struct call *)a;
+    const struct mark *mark = marks_find(&run->marks, a->m.topic), *last = run->marks.items;
 
-    c->m.worker = run->life.worker;
-    c->m.done_generation = mark != NULL ? mark->generation : 0;
-    c->m.done_n = mark != NULL ? mark->n : 0;
-    memcpy(c->m.last_tag, last->tag, sizeof(c->m.last_tag));
-    c->m.last_generation = last->generation;
-    c->m.last_n = last->n;
-    c->m.joined = mark != NULL || !run->marks.forgot ? run->joined : 0;
-    c->m.wait_ms = run_left_ms(c->ask.due_ms);
-    return control_say(run, WIRE_SYNC, &c->m);
+    c->body.done_generation = mark != NULL ? mark->generation : 0;
+    c->body.done_n = mark != NULL ? mark->n : 0;
+    memcpy(c->body.last_tag, last->tag, sizeof(c->body.last_tag));
+    c->body.last_generation = last->generation;
+    c->body.last_n = last->n;
+    c->body.joined = mark != NULL || !run->marks.forgot ? run->joined : 0;
+    return &c->body;
 }
 
-void values_repeat(struct mu_run *run)
-{
-    for (struct ask *a = run->asks; a != NULL; a = a->next) {
-        if (a->type == WIRE_SYNCED && !a->done && call_send(run, (struct call *)a) != MU_OK) {
-            control_lost(run, MU_ENOMEM, "out of memory for a value");
-            return;
-        }
-    }
-}
-
-static int take_value(struct call *c, const struct msg_synced *m)
+static int take_value(struct call *c, const struct body_values *m)
 {
     mu_setting block;
     int rc;
@@ -103,7 +93,7 @@ static int take_value(struct call *c, const struct msg_synced *m)
         c->values.generation = m->generation;
     }
     if (m->total != c->values.n || m->index != c->items_n) {
-        return MU_OK; /* The rest of one that broke off. */
+        return MU_EPROTO;
     }
     rc = setting_make(&block, m->addr, false, m->data, m->data_n, 0);
     if (rc == MU_OK) {
@@ -112,29 +102,30 @@ static int take_value(struct call *c, const struct msg_synced *m)
     return rc;
 }
 
-void values_told(struct mu_run *run, const struct msg_synced *m)
+static int take(struct mu_run *run, struct ask *a, const struct msg_says *m,
+                const union wire_any *body)
 {
-    struct call *c = (struct call *)ask_find(run, WIRE_SYNCED, m->request);
+    const struct body_values *v = body != NULL ? &body->values : NULL;
+    struct call *c = (struct call *)a;
+    bool whole;
+    int rc;
 
-    /* MU_ESTALE: this worker goes on as another, and asks again as soon as it knows as whom. */
-    if (c == NULL || m->worker != run->life.worker || m->status == MU_ESTALE) {
-        return;
-    }
-    c->missed = m->status == MU_EPEER && m->round > 0;
-    if (c->missed) {
-        marks_set(&run->marks, c->m.tag, m->generation, m->round);
-    }
     if (m->status != MU_OK) {
-        ask_answer(&c->ask, m->status < 0 ? m->status : MU_EPROTO, m->text);
-    } else if (m->index >= m->total || m->total > MEMBERS_MAX) {
-        control_lost(run, MU_EPROTO, "the agent of this node sent value %" PRIu32 " of %" PRIu32,
-                     m->index, m->total);
-    } else if (take_value(c, m) != MU_OK) {
-        ask_answer(&c->ask, MU_ENOMEM, "out of memory for the values of the others");
-    } else if (c->items_n > 0 && c->items_n == c->values.n) {
-        marks_set(&run->marks, c->m.tag, m->generation, m->round);
-        ask_answer(&c->ask, MU_OK, "");
+        c->missed = m->status == MU_EPEER && v != NULL && v->round > 0;
+        if (c->missed) {
+            marks_set(&run->marks, a->m.topic, v->generation, v->round);
+        }
+        return MU_OK;
     }
+    if (v == NULL || v->index >= v->total || v->total > MEMBERS_MAX) {
+        return MU_EPROTO;
+    }
+    rc = take_value(c, v);
+    whole = rc == MU_OK && c->items_n == c->values.n;
+    if (whole) {
+        marks_set(&run->marks, a->m.topic, v->generation, v->round);
+    }
+    return rc == MU_OK && whole == m->more ? MU_EPROTO : rc;
 }
 
 /* ---- the caller's side ---- */
@@ -145,7 +136,7 @@ static int check(const struct mu_run *run, const char *tag, const void *data, si
         return run_fail(MU_EINVAL, "a tag has 1 to %d bytes", SYNC_TAG_MAX - 1);
     }
     for (const struct ask *a = run->asks; a != NULL; a = a->next) {
-        if (a->type == WIRE_SYNCED && strcmp(((const struct call *)a)->m.tag, tag) == 0) {
+        if (a->m.kind == ASK_VALUE && strcmp(a->m.topic, tag) == 0) {
             return run_fail(MU_EBUSY, "another thread of this worker waits for '%s'", tag);
         }
     }
@@ -155,8 +146,8 @@ static int check(const struct mu_run *run, const char *tag, const void *data, si
 /* What is said is the answer. */
 static int sync_alone(const struct mu_run *run, struct call *c)
 {
-    struct msg_synced m = {
-        .generation = run_newest(run), .total = 1, .data = c->m.data, .data_n = c->m.data_n};
+    struct body_values m = {
+        .generation = run_newest(run), .total = 1, .data = c->body.data, .data_n = c->body.data_n};
 
     memcpy(m.addr, run->now.addr, sizeof(m.addr));
     if (take_value(c, &m) != MU_OK) {
@@ -166,27 +157,14 @@ static int sync_alone(const struct mu_run *run, struct call *c)
     return MU_OK;
 }
 
-/* Sends it and waits for its answer. */
-static int call_run(struct mu_run *run, struct call *c)
-{
-    int rc = call_send(run, c);
-
-    if (rc != MU_OK) {
-        return run_fail(rc, rc == MU_EINVAL ? "the tag is not UTF-8 without control characters"
-                                            : "out of memory for a value");
-    }
-    rc = ask_wait(run, &c->ask, "neither the agent of this node nor the orchestrator answers");
-    if (rc == MU_OK && c->ask.status != MU_OK) {
-        rc = run_fail(c->ask.status, "'%s': %s", c->m.tag, c->ask.text);
-    }
-    return rc;
-}
-
 int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t timeout_ms,
             mu_values *values_out)
 {
-    struct call c = {
-        .ask = {.type = WIRE_SYNCED, .due_ms = run_due_ms(timeout_ms), .clear = call_clear}};
+    struct call c = {.ask = {.m.kind = ASK_VALUE,
+                             .due_ms = run_due_ms(timeout_ms),
+                             .body = body_of,
+                             .take = take,
+                             .clear = call_clear}};
     int rc = call_enter(run);
 
     if (rc != MU_OK) {
@@ -194,12 +172,13 @@ int mu_sync(mu_run *run, const char *tag, const void *data, size_t n, int64_t ti
     }
     rc = check(run, tag, data, n);
     if (rc == MU_OK) {
-        told_warm(run);
-        memcpy(c.m.tag, tag, strlen(tag));
-        c.m.request = c.ask.request = ++run->request;
-        c.m.data_n = (uint32_t)n;
-        c.m.data = (uint8_t *)(uintptr_t)data; /* Only read. */
-        rc = run->alone ? sync_alone(run, &c) : call_run(run, &c);
+        rc = told_warm(run);
+    }
+    if (rc == MU_OK) {
+        memcpy(c.ask.m.topic, tag, strlen(tag));
+        c.body.data_n = (uint32_t)n;
+        c.body.data = (uint8_t *)(uintptr_t)data; /* Only read. */
+        rc = run->alone ? sync_alone(run, &c) : ask_call(run, &c.ask);
         if (c.missed && values_out == NULL) {
             rc = MU_OK; /* All had come: who wants to know no more than that has its answer. */
         }

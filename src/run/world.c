@@ -86,7 +86,10 @@ int mu_wait(mu_run *run, uint64_t generation, int64_t timeout_ms)
     if (rc != MU_OK) {
         return rc;
     }
-    told_warm(run);
+    rc = told_warm(run);
+    if (rc != MU_OK) {
+        return call_exit(run, rc);
+    }
     while ((rc = call_state(run)) == MU_OK && in_time &&
            (run_rank(run) < 0 || run_newest(run) <= generation)) {
         in_time = call_wait(run, due_ms);

@@ -59,10 +59,10 @@ static void write_saves(FILE *out, const struct train *t)
                               : "a folder");
     fprintf(out, KIND_SAVES "in-memory %s\n",
             t->savers[SAVE_MEMORY].config.dir[0] != '\0' ? "yes" : "no");
-    if (c->dir[0] != '\0' && c->every.steps != 0) {
-        fprintf(out, KIND_SAVES "every %" PRIu64 " steps\n", c->every.steps);
-    } else if (c->dir[0] != '\0') {
-        fprintf(out, KIND_SAVES "every %" PRIu64 " ms\n", c->every.ms);
+    if (c->dir[0] != '\0') {
+        fprintf(out, KIND_SAVES "every %" PRIu64 " %s\n",
+                c->every.steps != 0 ? c->every.steps : c->every.ms,
+                c->every.steps != 0 ? "steps" : "ms");
     }
 }
 

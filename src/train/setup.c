@@ -22,6 +22,9 @@ int train_set_up(struct mu_run *run, struct train **t_out)
     if (rc == MU_OK && run->trains) {
         rc = run_fail(MU_EBUSY, "training has been set up: this comes before mu_data()");
     }
+    if (rc == MU_OK && roster_helps(run)) {
+        rc = run_fail(MU_EINVAL, "this worker helps, and is in no generation: it can't train");
+    }
     if (rc == MU_OK) {
         *t_out = train_get(run);
         rc = *t_out != NULL ? MU_OK : MU_ENOMEM;

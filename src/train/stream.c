@@ -372,17 +372,14 @@ static int put(struct stream *t)
 {
     for (uint32_t i = 0; i < t->s->n; i++) {
         const struct state_part *p = &t->s->parts[i];
-
-        if (p->save == NULL && t->pieces[i].data != p->data && p->bytes > 0) {
-            memcpy(p->data, t->pieces[i].data, p->bytes);
-        }
-    }
-    for (uint32_t i = 0; i < t->s->n; i++) {
-        const struct state_part *p = &t->s->parts[i];
-        int rc = p->load != NULL ? state_load(p, t->pieces[i].data, t->pieces[i].bytes) : MU_OK;
+        const struct piece *piece = &t->pieces[i];
+        int rc = p->load != NULL ? state_load(p, piece->data, piece->bytes) : MU_OK;
 
         if (rc != MU_OK) {
             return rc;
+        }
+        if (p->load == NULL && piece->data != p->data && p->bytes > 0) {
+            memcpy(p->data, piece->data, p->bytes);
         }
     }
     return MU_OK;
@@ -472,11 +469,15 @@ int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool who
                  struct state_mark *mark, wid *lost_out)
 {
     const uint32_t ranks_n = comm_size(c), me = comm_rank(c);
-    struct stream *t = calloc(1, sizeof(*t));
-    int rc = MU_OK;
+    struct stream *t;
+    int rc;
 
     mu_assert(me < ranks_n && ranks_n <= MU_REDUCE_MAX && memchr(holds, 1, ranks_n) != NULL);
     *lost_out = 0;
+    if (memchr(holds, 0, ranks_n) == NULL) {
+        return MU_OK; /* Nobody lacks it. */
+    }
+    t = calloc(1, sizeof(*t));
     if (t == NULL) {
         return run_fail(MU_ENOMEM, "no memory to %s the state", holds[me] ? "give" : "get");
     }
@@ -496,10 +497,8 @@ int state_stream(struct state *s, struct comm *c, const uint8_t *holds, bool who
         t->lacking_n += !holds[r];
         t->giver = holds[r] ? r : t->giver;
     }
-    if (t->lacking_n > 0) {
-        rc = run(t, mark);
-    }
-    if (t->lacking_n > 0 && rc == MU_OK && !t->gives) {
+    rc = run(t, mark);
+    if (rc == MU_OK && !t->gives) {
         *mark =
             (struct state_mark){t->said[HEAD_STEP], t->said[HEAD_SAMPLES], t->said[HEAD_OFFSET]};
     }

@@ -11,6 +11,7 @@
 
 #define T_ELEMENT(NAME, ident, type) static const type complete_##ident __attribute__((unused)) = {
 #define T_MESSAGE(number, NAME, ident, type) T_ELEMENT(NAME, ident, type)
+#define T_BODY(number, NAME, ident, type) T_ELEMENT(NAME, ident, type)
 #define T_RECORD(number, NAME, ident, type) T_ELEMENT(NAME, rec_##ident, type)
 #define T_END \
     }         \
@@ -40,6 +41,7 @@
 enum {
 #define T_ELEMENT(NAME, ident, type) MAX_##ident = 0
 #define T_MESSAGE(number, NAME, ident, type) MAX_##ident = 0
+#define T_BODY(number, NAME, ident, type) MAX_##ident = 0
 #define T_RECORD(number, NAME, ident, type) MAX_rec_##ident = 0
 #define T_END ,
 #define F_U8(field, since) +1
@@ -103,6 +105,7 @@ enum {
         static const struct wire_field fields[] = {
 #define T_ELEMENT(NAME, ident, type) DESC(ident, type, #ident)
 #define T_MESSAGE(number, NAME, ident, type) DESC(ident, type, #ident)
+#define T_BODY(number, NAME, ident, type) DESC(ident, type, #ident)
 #define T_RECORD(number, NAME, ident, type) DESC(rec_##ident, type, #ident)
 #define T_END                                                                                   \
     }                                                                                           \
@@ -160,6 +163,9 @@ const struct wire_desc *wire_desc(unsigned type)
 #define T_MESSAGE(number, NAME, ident, type) \
     case (number):                           \
         return desc_##ident();
+#define T_BODY(number, NAME, ident, type) \
+    case (number):                        \
+        return desc_##ident();
 #define T_RECORD(number, NAME, ident, type) \
     case (number):                          \
         return desc_rec_##ident();
@@ -179,7 +185,12 @@ bool wire_is_message(unsigned type)
 
 bool wire_is_record(unsigned type)
 {
-    return type >= 256 && wire_desc(type) != NULL;
+    return type >= 256 && type < 512 && wire_desc(type) != NULL;
+}
+
+bool wire_is_body(unsigned type)
+{
+    return type >= 512 && wire_desc(type) != NULL;
 }
 
 const char *wire_name(unsigned type)

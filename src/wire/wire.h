@@ -28,6 +28,7 @@
 
 enum wire_type {
 #define T_MESSAGE(number, NAME, ident, type) WIRE_##NAME = (number),
+#define T_BODY(number, NAME, ident, type) WIRE_BODY_##NAME = (number),
 #define T_RECORD(number, NAME, ident, type) WIRE_REC_##NAME = (number),
 #define T_RECORD_AS(number, NAME, ident) WIRE_REC_##NAME = (number),
 #include "wire/table.def"
@@ -36,6 +37,7 @@ enum wire_type {
 /* Room for any message or record. The generation record is `generation`. */
 union wire_any {
 #define T_MESSAGE(number, NAME, ident, type) type ident;
+#define T_BODY(number, NAME, ident, type) type ident;
 #define T_RECORD(number, NAME, ident, type) type rec_##ident;
 #include "wire/table.def"
 };
@@ -68,6 +70,7 @@ struct wire_fault {
 const char *wire_name(unsigned type);
 bool wire_is_message(unsigned type);
 bool wire_is_record(unsigned type);
+bool wire_is_body(unsigned type);
 
 /* The longest payload that this version sends for a type; 0 if there is no such type. A newer
  * minor version may send up to 2 * max + 1024. */
@@ -108,6 +111,13 @@ int wire_record_encode(enum wire_type type, const void *msg, uint8_t *buf, size_
                        size_t *n_out);
 int wire_record_decode(const uint8_t *buf, size_t n, unsigned *type_out, union wire_any *msg,
                        struct wire_scratch *scratch, struct wire_fault *fault);
+
+/* The same for bodies: a byte with the sender's minor version, then the fields. Whoever passes one
+ * on need not know what it is; the frame around it has the checksum. */
+size_t wire_body_size(enum wire_type type, const void *msg);
+int wire_body_encode(enum wire_type type, const void *msg, uint8_t *buf, size_t cap, size_t *n_out);
+int wire_body_decode(enum wire_type type, const uint8_t *buf, size_t n, union wire_any *msg,
+                     struct wire_scratch *scratch, struct wire_fault *fault);
 
 /* One sentence that names both versions and says what to do; for either side. */
 void wire_version_text(unsigned their_major, unsigned their_minor, char *buf, size_t cap);

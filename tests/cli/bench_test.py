@@ -5,8 +5,10 @@ usage: bench_test.py MUSTER
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -84,6 +86,18 @@ def test_what_is_not_asked_for_rightly_is_refused():
                         (('allreduce', '--bites', '4K'), '--bytes')):
         status, out, err = bench(*words)
         assert (status, out) == (2, '') and says in err, (words, status, err)
+
+
+def test_where_it_is_not_installed_it_says_so():
+    with tempfile.TemporaryDirectory() as folder:
+        muster = os.path.join(folder, 'muster')
+        shutil.copy2(sys.argv[1], muster)
+        for words in (['bench', 'allreduce'], ['help', 'bench']):
+            done = subprocess.run([muster, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=LONG, check=False)
+            assert (done.returncode, done.stdout) == (1, ''), done
+            assert f"can't run {folder}/muster-bench: No such file" in done.stderr, done.stderr
+            assert 'to be installed beside muster' in done.stderr, done.stderr
 
 
 def test_when_a_rank_is_lost_it_says_so_and_ends():

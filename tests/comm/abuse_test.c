@@ -1,10 +1,10 @@
 /* Strangers, liars and the silent, against a group that is at work: each is refused or timed out,
  * and counted; the group's results stay right, and nothing of it is left. */
 #include "base/prng.h"
-#include "comm/hello.h"
 #include "comm/ranks.h"
 #include "comm/reference.h"
 #include "lib/move.h"
+#include "link/hello.h"
 #include "unit/unit.h"
 
 #include <arpa/inet.h>
@@ -39,12 +39,12 @@ enum { SAYS_STALE = 1 };
 
 /* The clock of all of them, which can be put forward. */
 static _Atomic uint64_t *ahead_ns;
-uint64_t __real_wait_now_ns(void);
-uint64_t __wrap_wait_now_ns(void);
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
 
-uint64_t __wrap_wait_now_ns(void)
+uint64_t __wrap_clock_ns(void)
 {
-    return __real_wait_now_ns() + atomic_load(ahead_ns);
+    return __real_clock_ns() + atomic_load(ahead_ns);
 }
 
 /* ---- the group ---- */
@@ -208,7 +208,7 @@ static bool shake(struct ranks *s, int fd, const struct hello_config *config, wi
     size_t out_n;
 
     mu_assert(getrandom(nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce));
-    hello_dial(&h, config, to, nonce, out);
+    hello_dial(&h, config, LINK_GROUP, to, nonce, out);
     say(fd, out, sizeof(out));
     while (h.state == HELLO_TALKS) {
         ssize_t n = recv(fd, in, sizeof(in) - h.in_n, 0);
@@ -247,7 +247,7 @@ static void wrong_key(struct ranks *s, uint32_t who, bool local)
     size_t at = 0;
 
     config.run_key[5] ^= 1;
-    hello_dial(&h, &config, ranks_wid(who), nonce, out);
+    hello_dial(&h, &config, LINK_GROUP, ranks_wid(who), nonce, out);
     say(fd, out, sizeof(out));
     while (at < sizeof(in)) {
         ssize_t n = recv(fd, in + at, sizeof(in) - at, 0);

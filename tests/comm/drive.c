@@ -216,7 +216,7 @@ static void hear(struct drive *d, const struct step_todo *todo)
     uint8_t frame[FRAME_MAX];
     uint32_t rank;
     size_t n;
-    int rc = comm_hear(comm, TURN_MS, frame, sizeof(frame), &n, &rank, NULL);
+    int rc = comm_hear(comm, TURN_MS, frame, sizeof(frame), &n, &rank);
 
     if (rc == MU_OK) {
         take_frame(d, frame, n);

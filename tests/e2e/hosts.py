@@ -28,8 +28,8 @@ import tap
 NETNS_DIR = '/run/netns'
 NETWORK = '10.213.78'
 ORCHESTRATOR = 'o'
-# A link whose other end acknowledges nothing for so long is lost: TCP_SILENCE_MS of src/comm/tcp.h.
-SILENCE_S = 10  # TCP_SILENCE_S of src/comm/tcp.h
+# A link whose other end acknowledges nothing for so long is lost: STREAM_SILENCE_S of src/link/stream.h.
+SILENCE_S = 10  # STREAM_SILENCE_S of src/link/stream.h
 # Whether a connection can be reset here, tried in a namespace by a process of its own.
 TRY_RESET = """
 import socket, subprocess

@@ -59,6 +59,9 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_TELL_ACTIVE:
         check_message(WIRE_ACTIVE, e->u.active);
         break;
+    case AGENT_TELL_ROSTER:
+        check_message(WIRE_ROSTER, e->u.roster);
+        break;
     case AGENT_TELL_LEASE:
         check_message(WIRE_LEASE, e->u.lease);
         break;
@@ -111,6 +114,9 @@ static void take_frame(struct driver *d, uint8_t *frame, size_t n)
         break;
     case WIRE_ACTIVE:
         tell(d, &(struct agent_event){.kind = AGENT_ON_ACTIVE, .u.active = &msg.active});
+        break;
+    case WIRE_ROSTER:
+        tell(d, &(struct agent_event){.kind = AGENT_ON_ROSTER, .u.roster = &msg.roster});
         break;
     case WIRE_ENDED:
         tell(d, &(struct agent_event){.kind = AGENT_ON_ENDED, .u.ended = &msg.ended});

@@ -8,6 +8,7 @@
 #include "core/cluster.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
+#include "wire/ask.h"
 #include "wire/record.h"
 
 #include <stdlib.h>
@@ -81,6 +82,9 @@ static void emit(struct effects *fx, const struct effect *e)
         break;
     case EFFECT_ACTIVE:
         check_message(WIRE_ACTIVE, e->u.active);
+        break;
+    case EFFECT_ROSTER:
+        check_message(WIRE_ROSTER, e->u.roster);
         break;
     case EFFECT_ENDED:
         check_message(WIRE_ENDED, e->u.ended);
@@ -162,20 +166,34 @@ static void take_hello(struct driver *d, uint32_t conn, const struct msg_hello *
     step(d, &(struct event){.kind = EVENT_HELLO, .conn = conn, .u.hello = h});
 }
 
-static void take_config(struct driver *d, uint32_t conn, const struct msg_config *m)
+static void take_change(struct driver *d, uint32_t conn, const struct msg_ask *m)
 {
+    struct wire_scratch none = {0};
     char why[TEXT_MAX_LEN];
+    union wire_any body;
     struct config_wish wish = {.job = m->job,
-                               .request = {.key = m->key,
-                                           .value = m->value,
-                                           .value_n = m->verb == CONFIG_PUT ? m->value_n : 0,
-                                           .expect = m->expect,
-                                           .remove = m->verb == CONFIG_REMOVE},
+                               .request = {.key = m->topic, .expect = m->at},
                                .why = why,
                                .cap = sizeof(why)};
 
-    if (m->verb == CONFIG_PUT || m->verb == CONFIG_REMOVE) {
+    if (wire_body_decode(WIRE_BODY_SETTING, m->body, m->body_n, &body, &none, NULL) == MU_OK) {
+        wish.request.remove = body.setting.deleted;
+        wish.request.value = body.setting.value;
+        wish.request.value_n = body.setting.deleted ? 0 : body.setting.value_n;
         step(d, &(struct event){.kind = EVENT_CONFIG, .conn = conn, .u.config = &wish});
+    }
+}
+
+static void take_ask(struct driver *d, uint32_t conn, const struct msg_ask *m)
+{
+    struct msg_admin admin = {.verb = (uint8_t)(m->kind - ASK_DRAIN)};
+
+    if (m->kind == ASK_SETTING_CHANGE) {
+        take_change(d, conn, m);
+    } else if (m->kind >= ASK_DRAIN && m->kind <= ASK_SAVE && strlen(m->topic) < NAME_MAX_LEN) {
+        memcpy(admin.job, m->job, sizeof(admin.job));
+        memcpy(admin.node, m->topic, strlen(m->topic));
+        step(d, &(struct event){.kind = EVENT_ADMIN, .conn = conn, .u.admin = &admin});
     }
 }
 
@@ -202,11 +220,8 @@ static void take_frame(struct driver *d, uint32_t conn, uint8_t *frame, size_t n
     case WIRE_BYE:
         step(d, &(struct event){.kind = EVENT_BYE, .conn = conn, .u.bye = &msg.bye});
         break;
-    case WIRE_ADMIN:
-        step(d, &(struct event){.kind = EVENT_ADMIN, .conn = conn, .u.admin = &msg.admin});
-        break;
-    case WIRE_CONFIG:
-        take_config(d, conn, &msg.config);
+    case WIRE_ASK:
+        take_ask(d, conn, &msg.ask);
         break;
     default:
         break;

@@ -27,16 +27,13 @@ static void note(struct seen *seen, const struct wire_header *h, const union wir
 
 /* ---- settings ---- */
 
-/* A worker with a call of each kind waiting, by number; number 0 is nobody's. */
+enum { ASKS_N = ASK_SETTING_WATCH + 1 };
+
+/* A worker with a call of each kind about settings waiting, by number; number 0 is nobody's. */
 struct waiting {
     struct mu_run run;
-    struct config_ask asks[CONFIG_VERB_N];
+    struct config_ask asks[ASKS_N];
 };
-
-static void clear(struct ask *ask)
-{
-    mu_settings_free(&((struct config_ask *)ask)->got);
-}
 
 static struct waiting *waiting_open(void)
 {
@@ -44,33 +41,36 @@ static struct waiting *waiting_open(void)
 
     mu_assert(w != NULL);
     pthread_cond_init(&w->run.changed, NULL);
-    for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
-        w->asks[i].m.verb = (uint8_t)i;
-        w->asks[i].ask = (struct ask){
-            .next = w->run.asks, .type = WIRE_SETTING, .request = i + 1, .clear = clear};
-        w->run.asks = &w->asks[i].ask;
+    for (uint32_t i = ASK_SETTING_GET; i < ASKS_N; i++) {
+        struct config_ask *a = &w->asks[i];
+
+        settings_ask_init(a, (enum ask_kind)i);
+        a->ask.m.request = i;
+        a->ask.next = w->run.asks;
+        w->run.asks = &a->ask;
     }
     return w;
 }
 
-static void waiting_take(struct waiting *w, const struct msg_setting *m)
+static void waiting_take(struct waiting *w, const struct msg_says *m)
 {
-    struct msg_setting own = *m;
+    struct msg_says own = *m;
 
-    own.request %= CONFIG_VERB_N + 1;
-    settings_told(&w->run, &own);
+    own.request %= ASKS_N;
+    asks_told(&w->run, &own);
 }
 
 /* What was answered is whole; what was not has nothing that is lost. */
 static void waiting_close(struct waiting *w)
 {
-    for (uint32_t i = 0; i < CONFIG_VERB_N; i++) {
+    for (uint32_t i = ASK_SETTING_GET; i < ASKS_N; i++) {
         struct config_ask *a = &w->asks[i];
         bool done = a->ask.done, is_ok = done && a->ask.status == MU_OK;
 
         mu_assert(!done || a->ask.status <= 0);
         mu_assert(!done || is_ok || (a->got.n == 0 && a->got.items == NULL));
-        mu_assert(!is_ok || i != CONFIG_GET || (a->got.n == 1 && a->got.items[0].value != NULL));
+        mu_assert(!is_ok || i != ASK_SETTING_GET ||
+                  (a->got.n == 1 && a->got.items[0].value != NULL));
         mu_assert(done || w->run.lost == MU_OK);
         for (size_t k = 0; k < a->got.n; k++) {
             const mu_setting *s = &a->got.items[k];
@@ -142,8 +142,8 @@ static struct seen read_in_pieces(const uint8_t *p, size_t n, uint64_t seed)
         at += part;
         while ((seen.status = intake_next(in, &h, &fault)) == MU_OK) {
             note(&seen, &h, &in->desk.msg);
-            if (h.type == WIRE_SETTING) {
-                waiting_take(w, &in->desk.msg.setting);
+            if (h.type == WIRE_SAYS) {
+                waiting_take(w, &in->desk.msg.says);
             }
         }
         mu_assert(in->inbox.cap <= 512 + 2 * at);

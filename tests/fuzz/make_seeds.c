@@ -2,10 +2,12 @@
  *
  * usage: make_seeds FOLDER          makes FOLDER/<fuzzer>/<seed> */
 #include "ckpt/ckpt.h"
-#include "comm/hello.h"
 #include "comm/tcp.h"
+#include "lib/asks.h"
 #include "lib/wire_sample.h"
 #include "lib/wire_types.h"
+#include "link/hello.h"
+#include "link/helper_head.h"
 #include "wire/bytes.h"
 #include "wire/wire.h"
 
@@ -17,6 +19,7 @@
 
 #define PER_TYPE 4
 
+static struct asks_frame asks;
 static uint64_t memory[1u << 16];
 static uint8_t buffer[1u << 18];
 
@@ -117,7 +120,7 @@ static void make_settings(const char *folder)
 {
     for (uint64_t request = 0; request < 8; request++) {
         static uint8_t value[300];
-        struct msg_setting items[] = {
+        struct said items[] = {
             {.more = 1, .version = 3, .key = "size", .value_n = 1, .value = value},
             {.more = 1, .version = 4, .key = "a/b", .deleted = request % 2},
             {.more = request > 5, .version = 5, .value_n = 0},
@@ -132,7 +135,8 @@ static void make_settings(const char *folder)
             size_t one = 0;
 
             items[i].request = i < 3 ? request : request + i;
-            mu_assert(wire_encode(WIRE_SETTING, &items[i], 0, 0, buffer + n, sizeof(buffer) - n,
+            asks_said(&asks, &items[i]);
+            mu_assert(wire_encode(WIRE_SAYS, &asks.says, 0, 0, buffer + n, sizeof(buffer) - n,
                                   &one) == MU_OK);
             n += one;
         }
@@ -221,7 +225,7 @@ static void make_cluster_life(const char *folder, const char *name, const char *
     struct msg_reports reports = {.seq = 2, .reports_n = 1, .reports = &report};
     struct msg_renew renew = {.seq = 1, .held = 1};
     static uint8_t value[] = {'1'};
-    struct msg_config config = {.verb = CONFIG_PUT, .key = "size", .value_n = 1, .value = value};
+    struct asked config = {.verb = ASKED_PUT, .key = "size", .value_n = 1, .value = value};
     size_t n = 0;
 
     snprintf(hello.job, sizeof(hello.job), "%s", job);
@@ -244,9 +248,11 @@ static void make_cluster_life(const char *folder, const char *name, const char *
     n += frame_item(n, FRAME | 1 << 3, WIRE_REPORTS, &reports);
     n += frame_item(n, FRAME, WIRE_RENEW, &renew);
     n += item(n, WRITTEN, 0);
-    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    asks_ask(&asks, &config);
+    n += frame_item(n, FRAME, WIRE_ASK, &asks.ask);
     n += item(n, FAILED, 0);
-    n += frame_item(n, FRAME, WIRE_CONFIG, &config);
+    asks_ask(&asks, &config);
+    n += frame_item(n, FRAME, WIRE_ASK, &asks.ask);
     n += item(n, WRITTEN, 0);
     n += item(n, CLOSE, 0);
     for (int i = 0; i < 4; i++) {
@@ -403,26 +409,73 @@ static void make_notes(const char *folder)
     }
 }
 
-/* See fuzz_comm_hello.c: what those say who have the key. */
+/* See fuzz_link_hello.c: what those say who have the key. */
 static void make_hellos(const char *folder)
 {
     static const struct hello_config dialer = {.job = "fuzz", .run = 3, .run_key = {1}, .self = 71};
     static const struct hello_config listener = {
-        .job = "fuzz", .run = 3, .run_key = {1}, .self = 9};
+        .job = "fuzz", .run = 3, .run_key = {1}, .self = 9, .classes = 3};
     static const uint8_t nonces[2][HELLO_NONCE_BYTES] = {{1}, {2}};
     struct hello d, l;
     uint8_t answer[HELLO_BYTES];
     size_t n;
 
-    buffer[0] = 1;
-    hello_dial(&d, &dialer, listener.self, nonces[0], buffer + 1);
-    hello_listen(&l, &listener, nonces[1]);
-    hello_take(&l, buffer + 1, HELLO_BYTES, answer, &n);
-    hello_take(&d, answer, HELLO_BYTES, buffer + 1 + HELLO_BYTES, &n);
-    write_seed(folder, "comm_hello", "hello-and-proof", buffer, 1 + 2 * HELLO_BYTES);
+    for (unsigned class = 0; class < LINK_CLASSES; class ++) {
+        buffer[0] = (uint8_t)(1 + 2 * class);
+        hello_dial(&d, &dialer, (enum link_class) class, listener.self, nonces[0], buffer + 1);
+        hello_listen(&l, &listener, nonces[1]);
+        hello_take(&l, buffer + 1, HELLO_BYTES, answer, &n);
+        hello_take(&d, answer, HELLO_BYTES, buffer + 1 + HELLO_BYTES, &n);
+        write_seed(folder, "link_hello", class == LINK_GROUP ? "group" : "helper", buffer,
+                   1 + 2 * HELLO_BYTES);
+        buffer[0] = (uint8_t)(2 * class);
+        memcpy(buffer + 1, answer, HELLO_BYTES);
+        write_seed(folder, "link_hello", class == LINK_GROUP ? "group-answer" : "helper-answer",
+                   buffer, 1 + HELLO_BYTES);
+    }
+}
+
+static size_t helper_frame(size_t at, struct helper_head head)
+{
+    helper_head_encode(&head, buffer + at);
+    memset(buffer + at + HELPER_HEAD_BYTES, 'x', head.bytes);
+    return at + HELPER_HEAD_BYTES + head.bytes;
+}
+
+/* See fuzz_link_helper.c: requests of both sizes and one that is given up, and answers to its call.
+ */
+static void make_helpers(const char *folder)
+{
+    size_t n = 1;
+
     buffer[0] = 0;
-    memcpy(buffer + 1, answer, HELLO_BYTES);
-    write_seed(folder, "comm_hello", "answer", buffer, 1 + HELLO_BYTES);
+    for (uint16_t i = 0; i < 3; i++) {
+        n = helper_frame(n, (struct helper_head){.what = HELPER_REQUEST,
+                                                 .kind = i,
+                                                 .slot = i,
+                                                 .number = i + 1u,
+                                                 .value = 1000,
+                                                 .total = i == 0 ? 8 : 20000,
+                                                 .bytes = i == 0 ? 8 : 1000});
+    }
+    n = helper_frame(
+        n, (struct helper_head){.what = HELPER_MORE, .slot = 1, .number = 2, .bytes = 19000});
+    n = helper_frame(n, (struct helper_head){.what = HELPER_CUT, .slot = 2, .number = 3});
+    n = helper_frame(n, (struct helper_head){.what = HELPER_END, .slot = 1, .number = 2});
+    write_seed(folder, "link_helper", "requests", buffer, n);
+    for (uint16_t i = 0; i < 2; i++) {
+        buffer[0] = (uint8_t)(1 + 100 * i);
+        n = helper_frame(1, (struct helper_head){.what = i == 0 ? HELPER_ANSWER : HELPER_CUT,
+                                                 .number = 1,
+                                                 .value = i == 0 ? MU_OK : MU_ELIMIT,
+                                                 .total = i == 0 ? 4000 : 0,
+                                                 .bytes = i == 0 ? 1000 : 0});
+        if (i == 0) {
+            n = helper_frame(n,
+                             (struct helper_head){.what = HELPER_MORE, .number = 1, .bytes = 3000});
+        }
+        write_seed(folder, "link_helper", i == 0 ? "answer" : "cut", buffer, n);
+    }
 }
 
 /* See fuzz_ckpt_manifest.c. */
@@ -570,6 +623,7 @@ int main(int argc, char **argv)
     make_http(argv[1]);
     make_notes(argv[1]);
     make_hellos(argv[1]);
+    make_helpers(argv[1]);
     make_manifests(argv[1]);
     make_depot_lists(argv[1]);
     make_depot_trips(argv[1]);

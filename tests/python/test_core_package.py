@@ -41,7 +41,8 @@ def test_a_wheel_is_built_and_installed_without_a_network(world, clean):
     assert set(os.listdir(os.path.join(cluster.ROOT, 'python'))) == before  # The tree stays as it was.
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
-    want = {'muster/_muster.abi3.so', 'muster/_muster.pyi', 'muster/py.typed', 'muster/bin/muster'}
+    want = {'muster/_muster.abi3.so', 'muster/_muster.pyi', 'muster/py.typed', 'muster/bin/muster',
+            'muster/bin/muster-bench'}
     for path in glob.glob(os.path.join(cluster.ROOT, 'python', 'muster', '**', '*.py'), recursive=True):
         want.add(os.path.relpath(path, os.path.join(cluster.ROOT, 'python')))
     assert want <= names, want - names
@@ -76,6 +77,7 @@ def test_an_installation_has_everything_in_place(world, clean):
         return os.path.join(target, match[0])
 
     assert run([one(r'/bin/muster$'), 'version'], clean) == 'muster 0.1.0\n'
+    assert run([one(r'/bin/muster$'), 'bench', '--help'], clean).startswith('usage: muster bench ')
     one(r'/include/muster\.h$')
     one(r'/muster\.pc$')
     one(r'/libmuster\.a$')

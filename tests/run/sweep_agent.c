@@ -2,6 +2,8 @@
  * the rules of core/cluster, written down once more in their shortest form. */
 #include "run/sweep.h"
 
+#include "lib/asks.h"
+
 #include "unit/unit.h"
 #include "wire/wire.h"
 
@@ -296,34 +298,36 @@ static void on_attach(struct sweep_agent *a, uint32_t index)
     }
 }
 
-static void on_config(struct sweep_agent *a, uint32_t index, const struct msg_config *m)
+static void on_config(struct sweep_agent *a, uint32_t index, const struct asked *m)
 {
-    struct msg_setting out = {.worker = m->worker, .request = m->request};
+    static struct asks_frame answer;
+    struct said out = {.worker = m->worker, .request = m->request};
     uint32_t i = 0;
 
     while (i < a->settings_n && strcmp(a->settings[i].key, m->key) != 0) {
         i++;
     }
     strcpy(out.key, m->key);
-    if (m->verb == CONFIG_PUT && i == a->settings_n && m->expect == 0) {
+    if (m->verb == ASKED_PUT && i == a->settings_n && m->expect == 0) {
         assert_true(i < SWEEP_SETTINGS_MAX && m->value_n <= CONFIG_VALUE_MAX);
         strcpy(a->settings[i].key, m->key);
         memcpy(a->settings[i].value, m->value, m->value_n);
         a->settings[i].value_n = m->value_n;
         a->settings_n++;
         out.version = i + 1;
-    } else if (m->verb == CONFIG_PUT) {
+    } else if (m->verb == ASKED_PUT) {
         out.status = i < a->settings_n ? MU_EEXIST : MU_ECONFLICT;
         strcpy(out.text, "it is there already");
-    } else if (m->verb == CONFIG_GET && i < a->settings_n) {
+    } else if (m->verb == ASKED_GET && i < a->settings_n) {
         out.value = a->settings[i].value;
         out.value_n = a->settings[i].value_n;
         out.version = i + 1;
     } else {
-        out.status = m->verb == CONFIG_GET ? MU_ENOENT : MU_EINVAL;
+        out.status = m->verb == ASKED_GET ? MU_ENOENT : MU_EINVAL;
         strcpy(out.text, "there is no such key");
     }
-    say(a, index, WIRE_SETTING, &out);
+    asks_said(&answer, &out);
+    say(a, index, WIRE_SAYS, &answer.says);
 }
 
 static void on_end(struct sweep_agent *a, uint32_t index)
@@ -381,6 +385,7 @@ static void on_frame(struct sweep_agent *a, uint32_t index)
     struct wire_scratch scratch = {(uint8_t *)memory, sizeof(memory), 0};
     struct wire_header h;
     union wire_any msg;
+    struct asked asked;
 
     if (!read_all(s->fd, frame, WIRE_HEADER_BYTES)) {
         on_end(a, index);
@@ -399,8 +404,8 @@ static void on_frame(struct sweep_agent *a, uint32_t index)
         s->said = msg.report;
     } else if (h.type == WIRE_FORGET && msg.forget.worker == s->self) {
         on_forget(a, index);
-    } else if (h.type == WIRE_CONFIG) {
-        on_config(a, index, &msg.config);
+    } else if (h.type == WIRE_ASK && asks_is_asked(&msg.ask, &asked)) {
+        on_config(a, index, &asked);
     }
 }
 

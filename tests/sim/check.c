@@ -152,7 +152,9 @@ uint64_t check_stopped_us(const struct world *w)
         const struct machine *m = &w->machines[i / SLOTS_N];
 
         until_us = MAX(until_us, m->stopped_until_us);
-        until_us = MAX(until_us, m->trainers[i % SLOTS_N].stopped_until_us);
+        if (!m->trainers[i % SLOTS_N].helps) { /* Nobody waits for it. */
+            until_us = MAX(until_us, m->trainers[i % SLOTS_N].stopped_until_us);
+        }
     }
     return until_us;
 }

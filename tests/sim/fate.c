@@ -250,6 +250,7 @@ void fate_draw(struct world *w)
     draw_config(w);
     draw_fortune(w);
     draw_calls(w);
+    helper_draw(w);
     again_draw(w);
     n = world_between(w, 0, 12);
     for (uint64_t i = 0; i < n; i++) {
@@ -408,7 +409,7 @@ void fate_again(struct world *w, uint64_t delay_us, uint32_t m)
 
 static void rough(struct world *w, enum fate kind, uint64_t b)
 {
-    uint32_t m = (uint32_t)(b % w->config.nodes_n);
+    uint32_t m = helper_pick(w, (uint32_t)(b % w->config.nodes_n), b);
     uint32_t worker = m * SLOTS_N + (uint32_t)(b >> 8) % w->config.slots;
     uint64_t span_us = span_of(w, b);
 
@@ -432,8 +433,8 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
     case FATE_START_MACHINE:
         start_one(w, m, false);
         break;
-    case FATE_STOP_WORKER:
-        stop_worker(w, worker, w->now_us + span_us);
+    case FATE_STOP_WORKER: /* A helper is stopped for good: its agent is to see to it. */
+        stop_worker(w, worker, helper_is(w, m) ? FOREVER_US : w->now_us + span_us);
         break;
     case FATE_STOP_MACHINE:
         w->machines[m].stopped_until_us =
@@ -487,7 +488,7 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
 
 static void gentle(struct world *w, enum fate kind, uint64_t b)
 {
-    uint32_t m = (uint32_t)(b % w->config.nodes_n);
+    uint32_t m = helper_pick(w, (uint32_t)(b % w->config.nodes_n), b);
     uint64_t span_us = span_of(w, b);
 
     switch (kind) {
@@ -642,10 +643,16 @@ void fate_heal(struct world *w)
     w->fortune.slice_min_us = SLICE_MIN_US;
     w->fortune.slice_max_us = SLICE_MAX_US;
     uncut(w);
+    if (w->config.helpers_n > 0) { /* long enough to see one replaced that hangs */
+        w->fortune.slice_min_us *= 4;
+        w->fortune.slice_max_us *= 4;
+    }
     if (w->config.pair == PAIR_STAYS_CUT && !w->fortune.calm) {
         cut_pair(w, w->config.nodes_n - 1, w->config.nodes_n - 2, 0);
-        w->fortune.slice_min_us *= 4; /* long enough to see it torn apart twice, if it is */
-        w->fortune.slice_max_us *= 4;
+        if (w->config.helpers_n == 0) {
+            w->fortune.slice_min_us *= 4; /* long enough to see it torn apart twice, if it is */
+            w->fortune.slice_max_us *= 4;
+        }
         if (world_chance(w, 300000)) { /* It is away when they would be heard of. */
             later(w, world_between(w, 1000, 1800) * US_PER_MS, FATE_ORCH_AWAY,
                   world_between(w, 300, 1000) * US_PER_MS);
@@ -662,8 +669,8 @@ void fate_heal(struct world *w)
     w->check.healed_newest = w->check.newest;
     w->check.healed_us = w->now_us;
     orch_start(w);
-    for (uint32_t m = 0; m < w->config.nodes_n && !w->check.ended; m++) {
-        if (!again_over(w, m)) {
+    for (uint32_t m = 0; m < NODES_N && !w->check.ended; m++) {
+        if ((m < w->config.nodes_n || helper_is(w, m)) && !again_over(w, m)) {
             machine_start(w, m);
         }
     }

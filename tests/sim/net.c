@@ -34,7 +34,7 @@ bool net_decode(struct world *w, struct sim_event *e, struct wire_header *h, uni
 static void copy_late(struct world *w, const struct sim_event *e, enum wire_type type)
 {
     bool level = type == WIRE_GENERATION || type == WIRE_ACTIVE || type == WIRE_ACK ||
-                 type == WIRE_REPORTS || type == WIRE_RENEW;
+                 type == WIRE_REPORTS || type == WIRE_RENEW || type == WIRE_ROSTER;
     struct sim_event *copy;
 
     if (level && world_chance(w, w->fortune.duplicate_ppm)) {

@@ -103,6 +103,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         if (e->kind == AGENT_STOP) {
             check_stop(w, fx->m, e->slot);
         }
+        if (node->trainers[e->slot].helps) {
+            node->trainers[e->slot].stopped_until_us = 0; /* Even one that is stopped ends. */
+        }
         world_after(w, 5000, SIM_STOP, worker, node->trainers[e->slot].life);
         break;
     case AGENT_TELL_GENERATION:
@@ -113,6 +116,9 @@ static void emit(struct agent_effects *base, const struct agent_effect *e)
         break;
     case AGENT_TELL_ACTIVE:
         net_to_worker(w, worker, WIRE_ACTIVE, e->u.active);
+        break;
+    case AGENT_TELL_ROSTER:
+        net_to_worker(w, worker, WIRE_ROSTER, e->u.roster);
         break;
     case AGENT_TELL_LEASE:
         net_to_worker(w, worker, WIRE_LEASE, e->u.lease);
@@ -242,6 +248,7 @@ void machine_start(struct world *w, uint32_t m)
                                             .min = w->config.min,
                                             .max = w->config.max,
                                             .slots = w->config.slots,
+                                            .role = helper_is(w, m) ? ROLE_PS : ROLE_WORKER,
                                             .mode = w->config.mode,
                                             .flags = w->config.heal ? NODE_HEAL : 0,
                                             .max_restarts = 100}};
@@ -339,6 +346,10 @@ static void on_down(struct world *w, uint32_t m, struct sim_event *f)
     case WIRE_ACTIVE:
         e.kind = AGENT_ON_ACTIVE;
         e.u.active = &msg.active;
+        break;
+    case WIRE_ROSTER:
+        e.kind = AGENT_ON_ROSTER;
+        e.u.roster = &msg.roster;
         break;
     default:
         e.kind = AGENT_ON_ENDED;

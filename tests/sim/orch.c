@@ -95,12 +95,17 @@ static void emit(struct effects *base, const struct effect *e)
     case EFFECT_ACTIVE:
         net_down(w, e->conn, WIRE_ACTIVE, e->u.active);
         break;
+    case EFFECT_ROSTER:
+        helper_roster(w, e->u.roster);
+        net_down(w, e->conn, WIRE_ROSTER, e->u.roster);
+        break;
     case EFFECT_ENDED:
         net_down(w, e->conn, WIRE_ENDED, e->u.ended);
         break;
     case EFFECT_NOTE:
         if (e->u.note->kind == NOTE_ACTIVE) {
             check_active(w, e->u.note->generation);
+            helper_active(w, e->u.note->generation);
         }
         if (e->u.note->kind == NOTE_GENERATION) {
             fate_generation(w);

@@ -35,7 +35,9 @@ static void trace_standing(struct world *w)
     for (uint32_t i = 0; i < WORKERS_N; i++) {
         const struct trainer *t = trainer_at(w, i);
 
-        if (t->running) {
+        if (t->running && t->helps) {
+            trace(w, trace_worker(w, t->self), "helps");
+        } else if (t->running) {
             trace(w, trace_worker(w, t->self),
                   "%s, doing %d, in generation %" PRIu64 " round %u%s (entered %" PRIu64
                   "%s, told of %" PRIu64 ", reached %" PRIu64 "), step %" PRIu64 "%s%s%s",
@@ -81,9 +83,13 @@ static void demand_progress(struct world *w, struct progress *last)
 
 static void go(struct world *w)
 {
+    const uint64_t bound_us = HEAL_BOUND_US * (w->config.helpers_n > 0 ? 2 : 1); /* they are slow */
     struct progress moved = {0, 0};
 
-    for (uint32_t m = 0; m < w->config.nodes_n; m++) {
+    for (uint32_t m = 0; m < NODES_N; m++) {
+        if (m >= w->config.nodes_n && !helper_is(w, m)) {
+            continue;
+        }
         machine_start(w, m);
         world_run_until(w, w->now_us + world_between(w, 0, 50000));
     }
@@ -94,23 +100,24 @@ static void go(struct world *w)
     fate_heal(w);
     moved.us = w->now_us;
     /* People want all of it to run, and say so until it is heard. */
-    for (uint64_t t = 0; t < HEAL_BOUND_US && !w->failed && !check_done(w); t += WANT_EVERY_US) {
+    for (uint64_t t = 0; t < bound_us && !w->failed && !check_done(w); t += WANT_EVERY_US) {
         orch_want_all(w);
         world_run_until(w, w->now_us + WANT_EVERY_US);
         demand_progress(w, &moved);
+        helper_demand(w);
         if (t % GRACE_US == 0) {
             end_grace(w);
         }
-        for (uint32_t m = 0; m < w->config.nodes_n && !w->failed && !w->check.ended; m++) {
-            if (!again_over(w, m)) {
+        for (uint32_t m = 0; m < NODES_N && !w->failed && !w->check.ended; m++) {
+            if ((m < w->config.nodes_n || helper_is(w, m)) && !again_over(w, m)) {
                 machine_start(w, m); /* Drained ones come back as new. */
             }
         }
     }
     if (!w->failed && !check_done(w)) {
         trace_standing(w);
-        world_fail(w, "no end within %u s of healing; step %" PRIu64 " of %" PRIu64,
-                   HEAL_BOUND_US / US_PER_MS / 1000, w->check.head, w->config.steps_n);
+        world_fail(w, "no end within %" PRIu64 " s of healing; step %" PRIu64 " of %" PRIu64,
+                   bound_us / US_PER_MS / 1000, w->check.head, w->config.steps_n);
     }
     if (!w->failed) {
         save_done(w);

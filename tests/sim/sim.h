@@ -10,6 +10,7 @@
  *   program.c  … or plain scripts, in restart mode
  *   save.c     what is saved, and by whom
  *   heal.c     states that go wrong, and what they are to go back to
+ *   helper.c   workers that are in no generation, and who is told of them
  *   again.c    who comes when the run is over
  *   check.c    what must hold, after every event     seed.c     … and in the end
  *   fate.c     what goes wrong in a seed             script.c   scenarios written by hand
@@ -161,6 +162,10 @@ struct trainer {
     struct report reported;
     struct generation known; /* the newest it was told of */
     struct member known_members[WORKERS_N];
+    /* What it was told of the helpers. */
+    struct msg_roster roster;
+    struct roster_entry roster_helpers[WORKERS_N];
+    bool helps; /* it is one itself, and does nothing else */
     /* A script that knows nothing of muster, instead of all that. */
     bool plain, wants_addr, wants_attach, wants_ours, ours, together;
     uint64_t attach_us, ours_us;
@@ -250,6 +255,7 @@ struct sim_config {
     bool calls;    /* the workers do not train: they make steps_n calls that all agree on … */
     bool together; /* … and all move to a newer generation after the same one */
     uint32_t group_max; /* members that can train together; 0: all */
+    uint32_t helpers_n; /* the last machines help */
 };
 
 static inline uint32_t sim_group_max(const struct sim_config *k)
@@ -337,6 +343,8 @@ struct check {
     uint32_t lineages_n;
     bool leaving; /* a program has made all its calls, and ends: the others may go on without it */
     uint64_t commits_n, takeovers_n, heals_n, healed_newest, healed_us, flaps_n;
+    uint64_t rosters_us;  /* all who ask knew all helpers, when that was looked at last */
+    wid shown[WORKERS_N]; /* by worker: its life that a roster has shown as one that serves */
 };
 
 /* ---- events ---- */
@@ -535,6 +543,17 @@ void heal_stop(struct world *w, uint32_t worker, const struct step_effect *e);
 void heal_commit(struct world *w, const struct era *era, uint64_t step, bool settled);
 void heal_record(struct world *w, const struct rec_heal *r);
 void heal_ended(struct world *w, const char *why);
+
+/* helper.c */
+bool helper_is(const struct world *w, uint32_t m); /* this machine helps */
+void helper_draw(struct world *w);
+uint32_t helper_pick(const struct world *w, uint32_t m, uint64_t draw); /* or that one */
+void helper_event(struct world *w, struct sim_event *e);
+void helper_report(struct world *w, uint32_t worker);
+void helper_told(struct world *w, uint32_t worker, const struct msg_roster *m);
+void helper_active(struct world *w, uint64_t generation);        /* it is */
+void helper_roster(struct world *w, const struct msg_roster *m); /* it is told */
+void helper_demand(struct world *w); /* after healing: those who ask know who helps */
 
 /* program.c */
 void program_start(struct world *w, uint32_t worker, wid self, const struct generation *g);

@@ -45,6 +45,10 @@ void trainer_report(struct world *w, uint32_t worker)
     struct trainer *t = trainer_at(w, worker);
     struct report r;
 
+    if (t->helps) {
+        helper_report(w, worker);
+        return;
+    }
     memset(&r, 0, sizeof(r));
     step_report(&t->step, &r);
     r.slot = worker % SLOTS_N;
@@ -54,6 +58,7 @@ void trainer_report(struct world *w, uint32_t worker)
         check_finish(w, worker);
     }
     r.checkpoint = t->saved;
+    r.asks = w->config.helpers_n > 0;
     r.reached = t->reached;
     snprintf(r.addr, sizeof(r.addr), "%u", worker);
     if (!w->config.heal && r.fault != FAULT_UNSAVED) {
@@ -356,7 +361,7 @@ static bool turn(struct world *w, uint32_t worker)
 
 bool trainer_listens(const struct trainer *t)
 {
-    return t->running && !t->plain && !t->busy && t->self != 0;
+    return t->running && !t->plain && !t->helps && !t->busy && t->self != 0;
 }
 
 void trainer_drive(struct world *w, uint32_t worker)
@@ -428,9 +433,11 @@ void trainer_start(struct world *w, uint32_t worker, wid self)
     step_close(&t->step);
     mu_assert(step_init(&t->step, &config) == MU_OK);
     t->running = true;
+    t->helps = helper_is(w, worker / SLOTS_N);
     t->life++;
     t->stopped_until_us = 0;
     t->loaded = false;
+    t->roster = (struct msg_roster){0};
     memset(t->copies, 0, sizeof(t->copies));
     t->told_lease_ms = t->lease_ms = 0;
     trainer_life(w, worker, self);
@@ -466,7 +473,7 @@ void trainer_leave(struct world *w, uint32_t worker)
                        .step = step_committed(&t->step)};
     struct sim_event *e;
 
-    if (!t->running || t->plain || t->wants_attach || !node->alive ||
+    if (!t->running || t->plain || t->helps || t->wants_attach || !node->alive ||
         phase_of(t) == PHASE_FINISHED || step_phase(&t->step) == STEP_PARKED) {
         return;
     }
@@ -513,6 +520,8 @@ static void on_told(struct world *w, uint32_t worker, struct sim_event *f)
         t->told_active = MAX(t->told_active, msg.active.generation);
     } else if (h.type == WIRE_LEASE) {
         t->told_lease_ms = MAX(t->told_lease_ms, msg.lease.sent_ms);
+    } else if (h.type == WIRE_ROSTER) {
+        helper_told(w, worker, &msg.roster);
     }
     if (!collect_is_on(t) || is_fenced(t) || t->caller.calls) {
         trainer_drive(w, worker);
@@ -624,6 +633,10 @@ void trainer_event(struct world *w, struct sim_event *f)
     }
     if (t->plain) {
         program_event(w, f);
+        return;
+    }
+    if (t->helps) {
+        helper_event(w, f);
         return;
     }
     switch (f->kind) {

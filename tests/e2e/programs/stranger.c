@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "net/socket.h"
 #include "net/tls.h"
-#include "wire/wire.h"
+#include "wire/ask.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -101,7 +101,7 @@ static size_t encode(enum wire_type type, const void *msg, uint8_t *buf, size_t 
 
 static void ask_and_be_deaf(size_t times)
 {
-    const struct msg_ask ask = {.what = ASK_EVENTS};
+    const struct msg_ask ask = {.kind = ASK_EVENTS};
     uint8_t frame[256];
     const size_t n = encode(WIRE_ASK, &ask, frame, sizeof(frame));
     uint8_t *all = malloc(times * n);
@@ -117,7 +117,7 @@ static void ask_and_be_deaf(size_t times)
 /* Bytes that no friend would send; returns how many. */
 static size_t make(const char *what, uint8_t *buf, size_t cap)
 {
-    const struct msg_ask ask = {.what = ASK_STATUS};
+    const struct msg_ask ask = {.kind = ASK_STATUS};
     const struct msg_lease lease = {0};
     size_t n = encode(WIRE_ASK, &ask, buf, cap);
 

@@ -27,6 +27,11 @@
  *     TRAINER_LEAVE=STEP       after that step it leaves, by mu_leave() …
  *     TRAINER_EXIT=STEP        … or just exits with 0; "left=STEP" first
  *     TRAINER_SLOT=N           … if it is in that slot of its node
+ *     TRAINER_ROSTER=1         it says who helps while it waits for its limit:
+ *                              "roster ps 0 ID serving HOST:PORT" for each, then "roster=VERSION"
+ *     TRAINER_SERVES=1         it helps, and trains nothing: "refused=STATUS" is what training says
+ *                              to that, "served=STATUS" how it ended
+ *     TRAINER_LEADS=N          and it ends by itself when it has found N workers that serve
  *     TRAINER_MARK=FILE        written with its pid when it is about to call mu_next() first */
 #include "muster.h"
 
@@ -49,7 +54,7 @@ struct trainer {
     const char *shard;
     const volatile uint64_t *limit;
     uint64_t corrupt_at, corrupt_times, corrupted_n, round_from, hang_at, save_at;
-    uint64_t away_at, leave_at, exit_at, heard, saves;
+    uint64_t away_at, leave_at, exit_at, heard, saves, asks, roster;
     float *weights, *momentum, *gradient;
 };
 
@@ -151,6 +156,28 @@ static void say_heard(struct trainer *t)
     mu_world_free(&world);
 }
 
+/* The same of the roster. */
+static void say_roster(struct trainer *t)
+{
+    static const char *const roles[] = {"worker", "chief", "ps", "evaluator"};
+    static const char *const standings[] = {"warming", "serving", "member"};
+    mu_roster_info roster;
+
+    if (t->asks == 0 || mu_roster(t->run, t->roster, 0, &roster) != MU_OK) {
+        return;
+    }
+    t->roster = roster.version;
+    for (size_t i = 0; i < roster.n; i++) {
+        const mu_peer *p = &roster.items[i];
+
+        printf("roster %s %d %" PRIu64 " %s %s\n", roles[p->role], p->number, p->id,
+               standings[p->standing], p->address);
+    }
+    printf("roster=%" PRIu64 "\n", t->roster);
+    fflush(stdout);
+    mu_roster_free(&roster);
+}
+
 /* It looks less often after a while: many may wait on few cores. */
 static void obey_limit(struct trainer *t, uint64_t step)
 {
@@ -158,6 +185,7 @@ static void obey_limit(struct trainer *t, uint64_t step)
 
     while (t->limit != NULL && step > *t->limit) {
         say_heard(t);
+        say_roster(t);
         pause_us(us);
         us = us < LOOK_US_MAX ? us * 2 : us;
     }
@@ -335,6 +363,46 @@ static int train(struct trainer *t)
     return 0;
 }
 
+/* Until so many workers serve. */
+static int lead(struct trainer *t, uint64_t want)
+{
+    mu_roster_info roster = {0};
+    uint64_t found = 0;
+    int rc = MU_OK;
+
+    while (rc == MU_OK && found < want) {
+        const uint64_t after = roster.version;
+
+        mu_roster_free(&roster);
+        rc = mu_roster(t->run, after, MU_FOREVER, &roster);
+        found = 0;
+        for (size_t i = 0; rc == MU_OK && i < roster.n; i++) {
+            found += roster.items[i].role == MU_WORKER && roster.items[i].standing == MU_SERVING;
+        }
+    }
+    mu_roster_free(&roster);
+    printf("led=%" PRIu64 "\n", found);
+    fflush(stdout);
+    return rc == MU_OK ? 0 : give_up("mu_roster", rc);
+}
+
+static int serve(struct trainer *t)
+{
+    int rc = mu_serve(t->run, 0);
+
+    printf("refused=%d\n", mu_gradient(t->run, 1, MU_F32));
+    fflush(stdout);
+    if (rc == MU_OK && getenv("TRAINER_LEADS") != NULL) {
+        return lead(t, number_of("TRAINER_LEADS"));
+    }
+    while (rc == MU_OK) {
+        rc = mu_serve(t->run, MU_FOREVER);
+    }
+    printf("served=%d\n", rc);
+    fflush(stdout);
+    return rc == MU_EDONE || rc == MU_ELEFT ? 0 : 1;
+}
+
 static int allocate(struct trainer *t)
 {
     t->weights = calloc(t->count, sizeof(float));
@@ -412,7 +480,8 @@ int main(int argc, char **argv)
                         .away_at = number_of("TRAINER_AWAY"),
                         .leave_at = number_of("TRAINER_LEAVE"),
                         .exit_at = number_of("TRAINER_EXIT"),
-                        .save_at = number_of("TRAINER_SAVE")};
+                        .save_at = number_of("TRAINER_SAVE"),
+                        .asks = number_of("TRAINER_ROSTER")};
     int rc;
 
     if (read_options(&t, argc, argv) != 0 || open_limit(&t) != 0 || allocate(&t) != 0) {
@@ -427,8 +496,12 @@ int main(int argc, char **argv)
     if (rc != MU_OK) {
         return give_up("mu_join", rc);
     }
-    rc = declare(&t);
-    rc = rc != MU_OK ? give_up("mu_data", rc) : train(&t);
+    if (getenv("TRAINER_SERVES") != NULL) {
+        rc = serve(&t);
+    } else {
+        rc = declare(&t);
+        rc = rc != MU_OK ? give_up("mu_data", rc) : train(&t);
+    }
     if (rc == 0) { /* Otherwise that would say that the work is done. */
         mu_leave(t.run);
     }

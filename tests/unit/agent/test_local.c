@@ -60,9 +60,9 @@ static void on_frame(void *data, uint32_t slot, const struct wire_header *h,
     k->slot = slot;
     k->type = h->type;
     k->msg = *msg;
-    if (h->type == WIRE_SYNC) {
-        snprintf(k->data, sizeof(k->data), "%.*s", (int)msg->sync.data_n,
-                 (const char *)msg->sync.data);
+    if (h->type == WIRE_ASK) {
+        snprintf(k->data, sizeof(k->data), "%.*s", (int)msg->ask.body_n,
+                 (const char *)msg->ask.body);
     }
     if (k->forget_in_frame) {
         local_forget(k->l, slot);
@@ -266,11 +266,10 @@ static void a_worker_attaches_speaks_hears_and_goes(void **state)
 
 static void every_word_of_a_worker_is_passed_on(void **state)
 {
-    uint8_t value[] = "value";
     struct report report = {
         .slot = 9, .phase = PHASE_WARM, .step = 5, .apart_n = 1, .apart[0].peer = 2};
     struct msg_forget forget = {.worker = 1};
-    struct msg_sync sync = {.request = 4, .tag = "t", .data_n = 5, .data = value};
+    struct msg_ask ask = {.kind = 5, .body_n = 5, .body = (uint8_t *)(uintptr_t) "value"};
     struct kit k;
     int fd;
 
@@ -285,7 +284,7 @@ static void every_word_of_a_worker_is_passed_on(void **state)
     say(fd, WIRE_FORGET, &forget);
     wait_for(&k, &k.frames_n, 2);
     assert_int_equal(k.type, WIRE_FORGET);
-    say(fd, WIRE_SYNC, &sync);
+    say(fd, WIRE_ASK, &ask);
     wait_for(&k, &k.frames_n, 3);
     assert_string_equal(k.data, "value");
     close(fd);
@@ -456,8 +455,8 @@ static void what_is_not_for_an_agent_closes_that_connection_only(void **state)
 /* A frame that other peers may send, but that is longer than any of a worker's. */
 static void a_frame_that_is_too_long_closes_that_connection(void **state)
 {
-    static uint8_t bytes[DATA_MAX];
-    struct msg_answer big = {.data_n = 600000, .data = bytes};
+    static struct member members[8000];
+    struct generation big = {.job = "job", .members_n = 8000, .members = members};
     static uint8_t frame[1 << 20];
     struct kit k;
     size_t n;
@@ -466,8 +465,7 @@ static void a_frame_that_is_too_long_closes_that_connection(void **state)
     open_kit(&k);
     local_expect(k.l, 0, COOKIE);
     fd = attach(&k, 0, COOKIE);
-    memset(bytes, ' ', sizeof(bytes));
-    assert_int_equal(wire_encode(WIRE_ANSWER, &big, 0, 0, frame, sizeof(frame), &n), MU_OK);
+    assert_int_equal(wire_encode(WIRE_GENERATION, &big, 0, 0, frame, sizeof(frame), &n), MU_OK);
     assert_true(write(fd, frame, n) > 0);
     wait_for(&k, &k.detached_n, 1);
     assert_int_equal(k.frames_n, 0);

@@ -1,5 +1,6 @@
 /* What workers ask of settings, through a real agent and a fake orchestrator, which the test is
  * itself: it answers, is silent, and is lost at will. This program is the worker too. */
+#include "lib/asks.h"
 #include "net/listen.h"
 #include "unit/agent/node_kit.h"
 #include "unit/await.h"
@@ -89,6 +90,45 @@ static void do_many(mu_run *run, long n)
     worker_say("results", "many %d ok %d over the limit\n", ok_n, limit_n);
 }
 
+struct watcher {
+    pthread_t thread;
+    mu_run *run;
+    const char *key;
+    uint64_t after;
+    int status;
+    mu_settings list;
+};
+
+static void *watcher_main(void *arg)
+{
+    struct watcher *w = arg;
+
+    w->status = mu_config_watch(w->run, w->key, w->after, MU_FOREVER, &w->list);
+    return NULL;
+}
+
+/* The second begins when the first is known to wait: a later version comes first. */
+static void do_two(mu_run *run, struct watcher two[2])
+{
+    for (int i = 0; i < 2; i++) {
+        two[i].run = run;
+        pthread_create(&two[i].thread, NULL, watcher_main, &two[i]);
+        usleep(i == 0 ? 100000 : 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(two[i].thread, NULL);
+        worker_say("results", "%s: ", two[i].key);
+        for (size_t k = 0; two[i].status == MU_OK && k < two[i].list.n; k++) {
+            worker_say("results", "%s@%llu ", two[i].list.items[k].key,
+                       (unsigned long long)two[i].list.items[k].version);
+        }
+        worker_say("results", "to %llu\n", (unsigned long long)two[i].list.version);
+        if (two[i].status == MU_OK) {
+            mu_settings_free(&two[i].list);
+        }
+    }
+}
+
 static void obey(mu_run *run, const char *order)
 {
     char a[64], b[64];
@@ -110,6 +150,9 @@ static void obey(mu_run *run, const char *order)
         say_list(mu_config_list(run, "", x, &list), &list);
     } else if (sscanf(order, "watch %63s %ld %ld", a, &x, &y) == 3) {
         say_list(mu_config_watch(run, a, (uint64_t)x, y, &list), &list);
+    } else if (sscanf(order, "two %63s %ld %63s %ld", a, &x, b, &y) == 4) {
+        do_two(run, (struct watcher[]){{.key = a, .after = (uint64_t)x},
+                                       {.key = b, .after = (uint64_t)y}});
     } else if (sscanf(order, "until %63s", a) == 1) {
         worker_until(a);
     } else if (sscanf(order, "many %ld", &x) == 1) {
@@ -144,7 +187,7 @@ struct fake {
     struct listener *listener;
     struct conn *conn;
     uint32_t welcomes_n;
-    struct msg_config got[256]; /* values are not kept */
+    struct asked got[256]; /* values are not kept */
     uint32_t got_n;
     bool silent; /* it welcomes nobody */
 };
@@ -183,9 +226,10 @@ static void on_frame(struct conn *c, const struct wire_header *h, const union wi
     } else if (h->type == WIRE_REPORTS) {
         ack.reports = msg->reports.seq;
         conn_say(c, WIRE_ACK, &ack, 0, 0);
-    } else if (h->type == WIRE_CONFIG) {
+    } else if (h->type == WIRE_ASK && msg->ask.kind != ASK_METRICS) {
         assert_true(f->got_n < ARRAY_LEN(f->got));
-        f->got[f->got_n++] = msg->config;
+        assert_true(asks_is_asked(&msg->ask, &f->got[f->got_n]));
+        f->got_n++;
     }
 }
 
@@ -232,33 +276,42 @@ static void lose(struct fake *f)
     f->conn = NULL;
 }
 
-static const struct msg_config *nth(struct fake *f, uint32_t n)
+static const struct asked *nth(struct fake *f, uint32_t n)
 {
     await(f, f->got_n >= n);
     return &f->got[n - 1];
 }
 
-static void item(struct fake *f, const struct msg_config *to, const char *key, uint64_t version,
+static void say(struct fake *f, const struct said *s)
+{
+    static struct asks_frame frame;
+
+    asks_said(&frame, s);
+    conn_say(f->conn, WIRE_SAYS, &frame.says, 0, 0);
+}
+
+static void item(struct fake *f, const struct asked *to, const char *key, uint64_t version,
                  bool more)
 {
-    struct msg_setting m = {.worker = to->worker,
-                            .request = to->request,
-                            .more = more,
-                            .version = version,
-                            .value_n = 1,
-                            .value = (uint8_t *)(uintptr_t) "v"};
+    struct said m = {.worker = to->worker,
+                     .request = to->request,
+                     .more = more,
+                     .version = version,
+                     .value_n = 1,
+                     .value = (uint8_t *)(uintptr_t) "v"};
 
     snprintf(m.key, sizeof(m.key), "%s", key);
     m.value_n = key[0] != '\0';
-    conn_say(f->conn, WIRE_SETTING, &m, 0, 0);
+    say(f, &m);
 }
 
-static void refuse(struct fake *f, const struct msg_config *to, int status, const char *text)
+static void refuse(struct fake *f, const struct asked *to, int status, const char *text)
 {
-    struct msg_setting m = {.worker = to->worker, .request = to->request, .status = status};
+    struct said m = {
+        .worker = to->worker, .request = to->request, .status = status, .version = to->after};
 
     snprintf(m.text, sizeof(m.text), "%s", text);
-    conn_say(f->conn, WIRE_SETTING, &m, 0, 0);
+    say(f, &m);
 }
 
 /* ---- a case ---- */
@@ -309,14 +362,14 @@ static void every_request_is_passed_on_and_answered(void **state)
 {
     struct fake *f = fake_open(*state);
     pid_t node = start(f, "get k 60000; put k v 60000; list 60000; watch k 3 60000; get no 60000");
-    const struct msg_config *m = nth(f, 1);
+    const struct asked *m = nth(f, 1);
 
-    assert_true(m->verb == CONFIG_GET && wid_node(m->worker) == 1 && wid_slot(m->worker) == 0);
+    assert_true(m->verb == ASKED_GET && wid_node(m->worker) == 1 && wid_slot(m->worker) == 0);
     assert_true(m->wait_ms > 0 && m->wait_ms <= 60000);
     item(f, m, "k", 7, false);
     await_result(f, "k=v@7\n");
     m = nth(f, 2);
-    assert_true(m->verb == CONFIG_PUT && m->expect == MU_ANY && m->value_n == 1);
+    assert_true(m->verb == ASKED_PUT && m->expect == MU_ANY && m->value_n == 1);
     item(f, m, "k", 8, false);
     await_result(f, "put k@8\n");
     m = nth(f, 3);
@@ -325,9 +378,11 @@ static void every_request_is_passed_on_and_answered(void **state)
     item(f, m, "", 8, false);
     await_result(f, "list a@1 b@2 to 8\n");
     m = nth(f, 4);
-    assert_true(m->verb == CONFIG_WATCH && m->after == 3);
+    assert_true(m->verb == ASKED_WATCH && m->after == 3 && m->worker == 0);
+    item(f, m, "", 3, true);  /* There is nothing yet. */
+    item(f, m, "a", 8, true); /* It is not for this worker. */
     item(f, m, "k", 9, true);
-    item(f, m, "", 9, false);
+    item(f, m, "", 9, true);
     await_result(f, "list k@9 to 9\n");
     refuse(f, nth(f, 5), MU_ENOENT, "job 'test' has no setting no");
     await_result(f, "-8 job 'test' has no setting no\n");
@@ -340,11 +395,11 @@ static void a_change_in_flight_is_unknown_when_the_orchestrator_is_lost(void **s
     struct fake *f = fake_open(*state);
     pid_t node = start(f, "put k v 60000; get k 60000");
 
-    assert_int_equal(nth(f, 1)->verb, CONFIG_PUT);
+    assert_int_equal(nth(f, 1)->verb, ASKED_PUT);
     lose(f);
     await_result(f, "-13 the orchestrator was lost before it answered: it is not known whether");
     await(f, f->welcomes_n == 2);
-    assert_int_equal(nth(f, 2)->verb, CONFIG_GET); /* Not the put again. */
+    assert_int_equal(nth(f, 2)->verb, ASKED_GET); /* Not the put again. */
     item(f, nth(f, 2), "k", 7, false);
     await_result(f, "k=v@7\n");
     finish(f, node);
@@ -356,20 +411,19 @@ static void reads_are_asked_again_after_a_reconnect(void **state)
     pid_t node = start(f, "get k 60000; list 60000; watch k 3 60000");
 
     for (uint32_t i = 0; i < 3; i++) {
-        const struct msg_config *m = nth(f, 2 * i + 1);
-        uint64_t request = m->request;
+        const struct asked *m = nth(f, 2 * i + 1);
         uint8_t verb = m->verb;
 
-        if (verb != CONFIG_GET) {
-            item(f, m, "gone", 1, true); /* It breaks off. */
+        if (verb != ASKED_GET) {
+            item(f, m, verb == ASKED_LIST ? "gone" : "k", 5, true); /* It breaks off. */
             await(f, conn_queued(f->conn) == 0);
         }
         lose(f);
         m = nth(f, 2 * i + 2);
-        assert_true(m->request == request && m->verb == verb);
-        item(f, m, "k", 7 + i, verb != CONFIG_GET);
-        if (verb != CONFIG_GET) {
-            item(f, m, "", 10, false);
+        assert_true(m->verb == verb && (verb != ASKED_WATCH || m->after == 3));
+        item(f, m, "k", 7 + i, verb != ASKED_GET);
+        if (verb != ASKED_GET) {
+            item(f, m, "", 10, verb == ASKED_WATCH);
         }
     }
     await_result(f, "k=v@7\nlist k@8 to 10\nlist k@9 to 10\n");
@@ -410,18 +464,47 @@ static void a_silent_orchestrator_is_not_waited_for_any_longer(void **state)
     finish(f, node);
 }
 
-static void a_watch_in_vain_goes_on(void **state)
+static void a_watch_goes_on_until_there_is_something_for_it(void **state)
 {
     struct fake *f = fake_open(*state);
-    pid_t node = start(f, "watch k 3 -1");
+    pid_t node = start(f, "watch k 3 -1; watch k 7 -1; watch k 9 300");
+    const struct asked *m = nth(f, 1);
 
-    assert_true(nth(f, 1)->wait_ms <= 60000); /* In pieces, however long it may take. */
-    item(f, nth(f, 1), "", 5, false);
-    assert_true(nth(f, 2)->after == 5 && nth(f, 2)->request == nth(f, 1)->request);
-    refuse(f, nth(f, 2), MU_EAGAIN, "out of memory, for now"); /* A read may be repeated. */
-    assert_true(nth(f, 3)->after == 5);
-    refuse(f, nth(f, 3), MU_ESTALE, "list them");
+    assert_true(m->wait_ms == UINT32_MAX && m->after == 3 && m->key[0] == '\0');
+    item(f, m, "", 5, true); /* All up to 5 was not for it. */
+    refuse(f, m, MU_EAGAIN, "out of memory, for now");
+    m = nth(f, 2); /* Whoever follows may try again. */
+    assert_true(m->after == 5);
+    item(f, m, "k", 6, true);
+    item(f, m, "", 7, true);
+    await_result(f, "list k@6 to 7\n");
+    m = nth(f, 3);
+    assert_int_equal(m->after, 7);
+    refuse(f, m, MU_ESTALE, "list them");
     await_result(f, "-9 list them\n");
+    item(f, nth(f, 4), "", 9, true);
+    await_result(f, "-14 nothing has changed after version 9");
+    item(f, nth(f, 4), "k", 10, true); /* Nobody asks any more. */
+    item(f, nth(f, 4), "", 10, true);
+    assert_true(nth(f, 5)->wait_ms == 0);
+    finish(f, node);
+}
+
+/* A worker that comes later and knows less begins the agent's own anew; nobody hears a thing twice.
+ */
+static void all_who_watch_share_one_stream(void **state)
+{
+    struct fake *f = fake_open(*state);
+    pid_t node = start(f, "two a 5 b 2");
+    const struct asked *m = nth(f, 2);
+
+    assert_true(m->after == 2 && m->request != nth(f, 1)->request);
+    item(f, nth(f, 1), "a", 6, true); /* Of the first: it is void. */
+    item(f, nth(f, 1), "", 6, true);
+    item(f, m, "b", 4, true);
+    item(f, m, "a", 6, true);
+    item(f, m, "", 6, true);
+    await_result(f, "a: a@6 to 6\nb: b@4 to 6\n");
     finish(f, node);
 }
 
@@ -456,7 +539,7 @@ static void what_a_process_asked_ends_with_it(void **state)
 {
     struct fake *f = fake_open(*state);
     pid_t node = start(f, "get k 60000");
-    struct msg_config first = *nth(f, 1);
+    struct asked first = *nth(f, 1);
     int pid = 0;
 
     assert_int_equal(sscanf(kit_read(f->kit, "results"), "pid %d", &pid), 1);
@@ -479,7 +562,8 @@ int main(int argc, char **argv)
         TEST(reads_are_asked_again_after_a_reconnect),
         TEST(a_change_waits_for_an_orchestrator_that_is_away),
         TEST(a_silent_orchestrator_is_not_waited_for_any_longer),
-        TEST(a_watch_in_vain_goes_on),
+        TEST(a_watch_goes_on_until_there_is_something_for_it),
+        TEST(all_who_watch_share_one_stream),
         TEST(the_end_of_the_run_ends_what_waits),
         TEST(a_slot_has_only_so_many_waiting),
         TEST(what_a_process_asked_ends_with_it),

@@ -3,6 +3,7 @@
 #include "net/hub.h"
 #include "run/run.h"
 #include "unit/agent/node_kit.h"
+#include "wire/ask.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -161,9 +162,9 @@ static int worker_main(char *what)
 /* ---- the tests ---- */
 
 /* Refused as long as another change is on its way to the disk. */
-static void admin(struct kit *k, enum admin_verb verb)
+static void admin(struct kit *k, enum ask_kind verb)
 {
-    struct msg_admin m = {.verb = (uint8_t)verb, .job = "test"};
+    struct msg_ask m = {.kind = (uint16_t)verb, .job = "test"};
     struct node_config at = kit_config(k, "x", NULL);
     char error[NET_ERROR_MAX];
     const union wire_any *msg;
@@ -173,10 +174,10 @@ static void admin(struct kit *k, enum admin_verb verb)
 
     assert_int_equal(client_open(&at.endpoints, &k->token, 10000, &c, error), MU_OK);
     do {
-        assert_int_equal(client_say(c, WIRE_ADMIN, &m, 1, error), MU_OK);
+        assert_int_equal(client_say(c, WIRE_ASK, &m, 0, error), MU_OK);
         assert_int_equal(client_next(c, 10000, &h, &msg, error), MU_OK);
-        assert_int_equal(h.type, WIRE_ANSWER);
-        status = msg->answer.status;
+        assert_int_equal(h.type, WIRE_SAYS);
+        status = msg->says.status;
     } while (status == MU_EAGAIN);
     assert_int_equal(status, MU_OK);
     client_close(c);
@@ -275,7 +276,7 @@ static void the_end_is_told_and_a_worker_may_go_by_itself(void **state)
     config.name = "b";
     b = kit_run(k, &config);
     kit_await_lines(k, "pids", 2);
-    admin(k, ADMIN_SHUTDOWN);
+    admin(k, ASK_SHUTDOWN);
     kit_wait(k, a);
     kit_wait(k, b);
     assert_string_equal(kit_read(k, "ended"), "1\n1\n");

@@ -95,7 +95,9 @@ static int be_counter(void)
 {
     mu_run *run = join();
     struct metric loss = {.name = "loss"};
-    struct msg_metrics m = {.metrics_n = 1, .metrics = &loss};
+    struct body_metrics m = {.metrics_n = 1, .metrics = &loss};
+    struct msg_ask ask = {.kind = ASK_METRICS};
+    wid self;
 
     worker_until("go");
     for (uint64_t step = 1; step <= STEPS; step++) {
@@ -103,12 +105,13 @@ static int be_counter(void)
 
         pthread_mutex_lock(&run->lock);
         memcpy(&loss.bits, &value, sizeof(value));
-        m.worker = run->life.worker;
+        self = run->life.worker;
         m.step = step;
-        control_say(run, WIRE_METRICS, &m);
-        m.worker++; /* Another's numbers are not its to say. */
+        ask_send(run, &ask, &m);
+        run->life.worker++; /* Another's numbers are not its to say. */
         m.step = step + STEPS;
-        control_say(run, WIRE_METRICS, &m);
+        ask_send(run, &ask, &m);
+        run->life.worker = self;
         pthread_mutex_unlock(&run->lock);
     }
     return mu_leave(run) == MU_OK ? 0 : 9;
@@ -201,17 +204,17 @@ static int worker_main(char *what)
 
 /* ---- the tests ---- */
 
-static const struct msg_answer *ask(struct client *c, enum wire_type type, const void *m)
+static const struct msg_says *ask(struct client *c, const struct msg_ask *m)
 {
     const union wire_any *msg;
     struct wire_header h;
     char error[NET_ERROR_MAX];
 
-    assert_int_equal(client_say(c, type, m, 1, error), MU_OK);
+    assert_int_equal(client_say(c, WIRE_ASK, m, 0, error), MU_OK);
     do {
         assert_int_equal(client_next(c, 10000, &h, &msg, error), MU_OK);
-    } while (h.type != WIRE_ANSWER);
-    return &msg->answer;
+    } while (h.type != WIRE_SAYS);
+    return &msg->says;
 }
 
 static struct client *connect_to(struct kit *k)
@@ -226,10 +229,10 @@ static struct client *connect_to(struct kit *k)
 
 static void shut_down(struct kit *k)
 {
-    struct msg_admin m = {.verb = ADMIN_SHUTDOWN, .job = "test"};
+    const struct msg_ask m = {.kind = ASK_SHUTDOWN, .job = "test"};
     struct client *c = connect_to(k);
 
-    while (ask(c, WIRE_ADMIN, &m)->status == MU_EAGAIN) {
+    while (ask(c, &m)->status == MU_EAGAIN) {
         usleep(1000);
     }
     client_close(c);
@@ -237,10 +240,10 @@ static void shut_down(struct kit *k)
 
 static bool status_has(struct kit *k, const char *text)
 {
-    struct msg_ask m = {.what = ASK_STATUS, .job = "test"};
+    const struct msg_ask m = {.kind = ASK_STATUS, .job = "test"};
     struct client *c = connect_to(k);
-    const struct msg_answer *a = ask(c, WIRE_ASK, &m);
-    bool has = a->status == MU_OK && memmem(a->data, a->data_n, text, strlen(text)) != NULL;
+    const struct msg_says *a = ask(c, &m);
+    bool has = a->status == MU_OK && memmem(a->body, a->body_n, text, strlen(text)) != NULL;
 
     client_close(c);
     return has;

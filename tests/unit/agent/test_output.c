@@ -146,6 +146,22 @@ static const char *seen(int fd)
     return text;
 }
 
+/* That comes to the console next, in however many pieces; what comes with it already, on a machine
+ * that is busy, is the beginning of what is expected after it. */
+static void expect_soon(struct kit *k, uint32_t slot, const char *want)
+{
+    static char text[64];
+    const uint64_t end_ms = net_now_ms() + WAIT_MS;
+    const size_t n = strlen(want);
+
+    while (strlen(text) < n && net_now_ms() < end_ms) {
+        run(k, slot, TICK_MS);
+        strncat(text, seen(k->console[0]), sizeof(text) - strlen(text) - 1);
+    }
+    assert_int_equal(strncmp(text, want, n), 0);
+    memmove(text, text + n, strlen(text + n) + 1);
+}
+
 static const char *file_text(const char *dir, const char *name)
 {
     static char text[1 << 16];
@@ -189,14 +205,13 @@ static void half_a_line_waits_for_its_end(void **state)
 
     open_kit(&k, true, false);
     start(&k, 0, 0, STREAM_CONSOLE, a);
-    say(a[0], "be");
-    run(&k, 0, 20);
-    assert_string_equal(seen(k.console[0]), "");
-    say(a[0], "gun\nnext");
-    run(&k, 0, 20);
-    assert_string_equal(seen(k.console[0]), "[0] begun\n");
+    say(a[0], "one\nbe");
+    expect_soon(&k, 0, "[0] one\n");
+    say(a[0], "gun\n");
+    expect_soon(&k, 0, "[0] begun\n");
+    say(a[0], "next");
     hang_up_and_wait(&k, 0, a); /* The end of the stream is the end of the line. */
-    assert_string_equal(seen(k.console[0]), "[0] next\n");
+    expect_soon(&k, 0, "[0] next\n");
     close_kit(&k);
 }
 
@@ -211,23 +226,19 @@ static void half_a_line_does_not_wait_for_ever(void **state)
     start(&k, 0, 0, STREAM_CONSOLE, a);
     start(&k, 1, 1, STREAM_CONSOLE, b);
     say(a[0], "loss=");
-    run(&k, 0, 400);
-    assert_string_equal(seen(k.console[0]), "[0] loss=");
+    expect_soon(&k, 0, "[0] loss=");
     say(a[0], "0.5\nacc=");
-    run(&k, 0, 400);
-    assert_string_equal(seen(k.console[0]), "0.5\n[0] acc=");
+    expect_soon(&k, 0, "0.5\n[0] acc=");
     say(b[0], "hello\n");
-    run(&k, 1, 50);
-    assert_string_equal(seen(k.console[0]), "\n[1] hello\n");
+    expect_soon(&k, 1, "\n[1] hello\n");
     say(a[0], "0.9\n");
-    run(&k, 0, 50);
-    assert_string_equal(seen(k.console[0]), "[0] 0.9\n");
+    expect_soon(&k, 0, "[0] 0.9\n");
     say(a[0], "bye");
-    run(&k, 0, 400);
+    expect_soon(&k, 0, "[0] bye");
     hang_up(a);
     hang_up(b);
     wait_done(&k, 0);
-    assert_string_equal(seen(k.console[0]), "[0] bye\n");
+    expect_soon(&k, 0, "\n");
     close_kit(&k);
 }
 

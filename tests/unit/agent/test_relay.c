@@ -344,7 +344,7 @@ static void without_an_orchestrator_it_is_said_that_there_is_none(void **state)
 static void what_is_not_for_the_checkpoints_of_the_own_job_is_not_passed_on(void **state)
 {
     struct msg_depot other = {.op = DEPOT_LIST, .job = "another"}, all = {.op = DEPOT_LIST};
-    struct msg_admin admin = {.verb = ADMIN_SHUTDOWN, .job = "job"};
+    struct msg_ask shutdown_it = {.kind = 12, .job = "job"};
     struct msg_beat beat = {.worker = 1};
     struct msg_attach again = {.slot = SLOT, .cookie = COOKIE, .why = ATTACH_DEPOT};
     const struct {
@@ -352,7 +352,7 @@ static void what_is_not_for_the_checkpoints_of_the_own_job_is_not_passed_on(void
         const void *msg;
     } BAD[] = {{WIRE_DEPOT, &other},
                {WIRE_DEPOT, &all},
-               {WIRE_ADMIN, &admin},
+               {WIRE_ASK, &shutdown_it},
                {WIRE_BEAT, &beat},
                {WIRE_ATTACH, &again}};
     struct bench b;

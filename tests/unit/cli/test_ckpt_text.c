@@ -1,32 +1,9 @@
 #include "cli/ckpt_text.h"
+#include "cli/table.h"
 #include "unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static void sizes_have_the_unit_that_reads_best(void **state)
-{
-    static const struct {
-        uint64_t bytes;
-        const char *text;
-    } cases[] = {
-        {0, "0 B"},
-        {1023, "1023 B"},
-        {1024, "1.0 KiB"},
-        {1536, "1.5 KiB"},
-        {(1 << 20) - 1, "1.0 MiB"}, /* and not 1024.0 KiB */
-        {4 << 20, "4.0 MiB"},
-        {1288490189, "1.2 GiB"},
-        {(uint64_t)1 << 40, "1.0 TiB"},
-        {UINT64_MAX, "16.0 EiB"},
-    };
-    char text[CKPT_TEXT_MAX];
-
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        ckpt_text_size(cases[i].bytes, text);
-        assert_string_equal(text, cases[i].text);
-    }
-}
 
 static void a_time_is_that_of_the_clock_on_the_wall(void **state)
 {
@@ -91,26 +68,29 @@ static void an_ending_needs_something_before_it(void **state)
 
 /* ---- tables ---- */
 
-static const struct ckpt_column columns[] = {
-    {"JOB", false}, {"STEP", true}, {"NEVER", false}, {"NOTE", false}, {"N", true}};
+static const struct table_column columns[] = {{.title = "JOB"},
+                                              {.title = "STEP", .right = true},
+                                              {.title = "NEVER"},
+                                              {.title = "NOTE"},
+                                              {.title = "N", .right = true}};
 
-static void add(struct ckpt_table *t, const char *job, int step, const char *note, const char *n)
+static void add(struct table *t, const char *job, int step, const char *note, const char *n)
 {
-    ckpt_table_cell(t, "%s", job);
-    ckpt_table_cell(t, "%d", step);
-    ckpt_table_cell(t, "%s", "");
-    ckpt_table_cell(t, "%s", note);
-    ckpt_table_cell(t, "%s", n);
+    table_cell(t, "%s", job);
+    table_cell(t, "%d", step);
+    table_cell(t, "%s", "");
+    table_cell(t, "%s", note);
+    table_cell(t, "%s", n);
 }
 
-static void expect_table(struct ckpt_table *t, const char *want)
+static void expect_table(struct table *t, const char *want)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
 
     assert_non_null(to);
-    assert_int_equal(ckpt_table_end(t, to), MU_OK);
+    assert_int_equal(table_end(t, to), MU_OK);
     fclose(to);
     assert_string_equal(text, want);
     free(text);
@@ -119,7 +99,7 @@ static void expect_table(struct ckpt_table *t, const char *want)
 
 static void columns_stand_in_line_and_empty_ones_are_left_out(void **state)
 {
-    struct ckpt_table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
+    struct table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
 
     add(&t, "a", 5, "", "10");
     add(&t, "longer", 12345, "note", "7");
@@ -132,14 +112,14 @@ static void columns_stand_in_line_and_empty_ones_are_left_out(void **state)
 
 static void a_table_without_rows_is_nothing(void **state)
 {
-    struct ckpt_table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
+    struct table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
 
     expect_table(&t, "");
 }
 
 static void a_table_can_have_many_rows(void **state)
 {
-    struct ckpt_table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
+    struct table t = {.columns = columns, .columns_n = ARRAY_LEN(columns)};
     char *text = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&text, &n);
@@ -147,7 +127,7 @@ static void a_table_can_have_many_rows(void **state)
     for (int i = 0; i < 1000; i++) {
         add(&t, "j", i, "", "");
     }
-    assert_int_equal(ckpt_table_end(&t, to), MU_OK);
+    assert_int_equal(table_end(&t, to), MU_OK);
     fclose(to);
     assert_int_equal(n, 1001 * strlen("JOB  STEP\n"));
     assert_non_null(strstr(text, "\nj     999\n"));
@@ -157,7 +137,6 @@ static void a_table_can_have_many_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_have_the_unit_that_reads_best),
         cmocka_unit_test(a_time_is_that_of_the_clock_on_the_wall),
         cmocka_unit_test(an_age_is_told_in_its_largest_unit),
         cmocka_unit_test(a_step_is_a_number_or_the_name_of_its_folder),

@@ -274,7 +274,7 @@ static void an_answer_about_one_job_and_about_all_gives_the_jobs(void **state)
 
 static void expect_setting(const char *value, size_t n, const char *line)
 {
-    struct msg_setting m = {.key = "k", .version = 4, .value_n = (uint32_t)n};
+    struct rec_config m = {.key = "k", .version = 4, .value_n = (uint32_t)n};
     char buf[1024];
 
     m.value = (uint8_t *)(uintptr_t)value;
@@ -308,7 +308,7 @@ static void a_long_value_is_cut(void **state)
 
 static void a_removed_setting_says_so(void **state)
 {
-    struct msg_setting m = {.key = "k", .version = 4, .deleted = 1};
+    struct rec_config m = {.key = "k", .version = 4, .deleted = 1};
     json_t *json = setting_object("j", &m);
     char buf[64];
 

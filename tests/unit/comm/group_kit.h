@@ -63,13 +63,13 @@ void kit_barrier(struct kit *kit, unsigned who);
 struct link *kit_link(struct kit *kit, uint32_t i, uint32_t j);
 
 /* Waits until the condition holds; fails the test if it never does. */
-#define kit_until(condition)                                                  \
-    do {                                                                      \
-        const uint64_t kit_end_ns = wait_now_ns() + KIT_LONG_MS * 1000000ull; \
-        while (!(condition)) {                                                \
-            assert_true(wait_now_ns() < kit_end_ns);                          \
-            kit_nap();                                                        \
-        }                                                                     \
+#define kit_until(condition)                                               \
+    do {                                                                   \
+        const uint64_t kit_end_ns = clock_ns() + KIT_LONG_MS * 1000000ull; \
+        while (!(condition)) {                                             \
+            assert_true(clock_ns() < kit_end_ns);                          \
+            kit_nap();                                                     \
+        }                                                                  \
     } while (0)
 void kit_nap(void);
 

@@ -118,8 +118,7 @@ static void one_that_listens_hears_of_a_round_behind_a_call_that_failed(void **s
         l = kit_link(&kit, 0, 1);
         assert_int_equal(l->ops->send(l, &abort, NULL, true), MU_OK);
         go_ahead(&kit, 0, 1, 0x3);
-        assert_int_equal(comm_hear(kit.comms[1], 10000, frame, sizeof(frame), &n, &rank, NULL),
-                         MU_EPEER);
+        assert_int_equal(comm_hear(kit.comms[1], 10000, frame, sizeof(frame), &n, &rank), MU_EPEER);
         assert_int_equal(comm_claim(kit.comms[1]), term_make(1, 1));
         kit_close(&kit);
     }
@@ -181,8 +180,8 @@ static void a_member_in_a_further_round_ends_hearing(void **state)
         kit_open_all(&kit, 2, ways[w].paths, ways[w].apart);
         kit_enter(&kit, 1, 0x3);
         go_ahead(&kit, 1, 1, 0x3);
-        assert_int_equal(
-            comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank, NULL), MU_EPEER);
+        assert_int_equal(comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank),
+                         MU_EPEER);
         assert_true(comm_claim(kit.comms[0]) == term_make(1, 1));
         kit_close(&kit);
     }
@@ -204,11 +203,11 @@ static void a_member_in_a_further_generation_does_not_end_hearing(void **state)
         assert_int_equal(comm_mail(kit.comms[1], 0, "before", 6), MU_OK);
         kit_move(&kit, kit_generation(&kit, 2, 0x7, &room), 0x2, 0, &moved);
         kit_until(comm_claim(kit.comms[0]) == term_make(2, 0) ||
-                  comm_hear(kit.comms[0], 1, frame, sizeof(frame), &n, &rank, NULL) == MU_OK);
+                  comm_hear(kit.comms[0], 1, frame, sizeof(frame), &n, &rank) == MU_OK);
         assert_int_equal(comm_mail(kit.comms[2], 0, "another", 7), MU_OK);
         do {
-            assert_int_equal(
-                comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank, NULL), MU_OK);
+            assert_int_equal(comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank),
+                             MU_OK);
         } while (rank != 2);
         assert_memory_equal(frame, "another", 7);
         kit_close(&kit);
@@ -231,8 +230,8 @@ static void mail_of_a_lower_round_is_dropped(void **state)
         kit.round = 1;
         kit_enter(&kit, 1, 0x3);
         assert_int_equal(comm_mail(kit.comms[1], 0, "newer", 5), MU_OK);
-        assert_int_equal(
-            comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank, NULL), MU_OK);
+        assert_int_equal(comm_hear(kit.comms[0], KIT_LONG_MS, frame, sizeof(frame), &n, &rank),
+                         MU_OK);
         assert_int_equal(n, 5);
         assert_memory_equal(frame, "newer", 5);
         kit_close(&kit);

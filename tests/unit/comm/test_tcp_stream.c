@@ -12,21 +12,21 @@
 #include <unistd.h>
 
 /* A stream that the test makes, and says. */
-struct stream {
+struct flow {
     struct tcp_side side;
     int fd;
     uint8_t bytes[1u << 18];
     size_t n;
 };
 
-static void begin(struct stream *s, uint64_t generation)
+static void begin(struct flow *s, uint64_t generation)
 {
     tcp_raw_open(&s->side, false, &s->fd);
     s->side.comm.group.number = generation;
     s->n = 0;
 }
 
-static void end(struct stream *s)
+static void end(struct flow *s)
 {
     tcp_side_close(&s->side);
     if (s->fd >= 0) {
@@ -34,7 +34,7 @@ static void end(struct stream *s)
     }
 }
 
-static void add(struct stream *s, const struct note *note, const void *data, uint32_t word)
+static void add(struct flow *s, const struct note *note, const void *data, uint32_t word)
 {
     note_encode(note, s->bytes + s->n);
     s->n += NOTE_BYTES;
@@ -46,7 +46,7 @@ static void add(struct stream *s, const struct note *note, const void *data, uin
     s->n += TCP_WORD_BYTES;
 }
 
-static void add_move(struct stream *s, uint64_t generation)
+static void add_move(struct flow *s, uint64_t generation)
 {
     const struct note note = {
         .generation = generation, .kind = NOTE_MOVE, .bytes = HELLO_PROOF_BYTES};
@@ -56,7 +56,7 @@ static void add_move(struct stream *s, uint64_t generation)
     add(s, &note, proof, TCP_COUNTS);
 }
 
-static void add_data(struct stream *s, uint64_t generation, uint64_t call, size_t bytes,
+static void add_data(struct flow *s, uint64_t generation, uint64_t call, size_t bytes,
                      uint32_t word)
 {
     const struct note note = {.generation = generation,
@@ -72,7 +72,7 @@ static void add_data(struct stream *s, uint64_t generation, uint64_t call, size_
     free(data);
 }
 
-static void say(const struct stream *s, size_t from, size_t to)
+static void say(const struct flow *s, size_t from, size_t to)
 {
     while (from < to) {
         const ssize_t sent = send(s->fd, s->bytes + from, to - from, MSG_NOSIGNAL);
@@ -83,7 +83,7 @@ static void say(const struct stream *s, size_t from, size_t to)
 }
 
 /* Notes that the link gives until it has to wait, or is lost; each checked. */
-static int read_all(struct stream *s, uint32_t *seen_n)
+static int read_all(struct flow *s, uint32_t *seen_n)
 {
     struct link *l = s->side.link;
     struct note note;
@@ -106,7 +106,7 @@ static int read_all(struct stream *s, uint32_t *seen_n)
 }
 
 /* … and what comes is waited for. */
-static int read_to_end(struct stream *s, uint32_t *seen_n)
+static int read_to_end(struct flow *s, uint32_t *seen_n)
 {
     int rc;
 
@@ -116,7 +116,7 @@ static int read_to_end(struct stream *s, uint32_t *seen_n)
     return rc;
 }
 
-static int lost_by(struct stream *s)
+static int lost_by(struct flow *s)
 {
     uint32_t seen_n = 0;
 
@@ -128,7 +128,7 @@ static int lost_by(struct stream *s)
 
 static void one_byte_at_a_time_is_enough(void **state)
 {
-    struct stream s;
+    struct flow s;
     uint32_t seen_n = 0;
 
     begin(&s, 1);
@@ -169,7 +169,7 @@ static void one_byte_at_a_time_is_enough(void **state)
 
 static void after_the_last_byte_whole_notes_are_seen_and_the_peer_is_lost(void **state)
 {
-    struct stream s;
+    struct flow s;
     size_t ends[3];
 
     for (size_t cut = 0;; cut++) {
@@ -199,7 +199,7 @@ static void after_the_last_byte_whole_notes_are_seen_and_the_peer_is_lost(void *
 
 static void nothing_is_read_before_a_proof(void **state)
 {
-    struct stream s;
+    struct flow s;
 
     for (uint64_t generation = 1; generation <= 3; generation++) {
         begin(&s, 2);
@@ -228,7 +228,7 @@ static void nothing_is_read_before_a_proof(void **state)
 
 static void what_is_no_note_loses_the_link(void **state)
 {
-    struct stream s;
+    struct flow s;
 
     begin(&s, 1); /* garbage */
     memset(s.bytes, 0x5a, NOTE_BYTES);
@@ -264,7 +264,7 @@ static void what_is_no_note_loses_the_link(void **state)
  * their own: TCP's, or TLS.) */
 static void a_changed_bit_never_makes_another_note(void **state)
 {
-    struct stream s;
+    struct flow s;
 
     for (size_t bit = 0;; bit++) {
         struct note note;
@@ -299,7 +299,7 @@ static void a_changed_bit_never_makes_another_note(void **state)
 
 static void older_notes_are_passed_over_and_newer_ones_wait(void **state)
 {
-    struct stream s;
+    struct flow s;
     struct link *l;
     struct note note;
     uint32_t seen_n = 0;
@@ -343,7 +343,7 @@ static void older_notes_are_passed_over_and_newer_ones_wait(void **state)
  * slow to say what is known already. */
 static void a_stale_proof_is_refused_unless_it_was_overtaken(void **state)
 {
-    struct stream s;
+    struct flow s;
     uint32_t seen_n = 0;
 
     begin(&s, 2);
@@ -370,7 +370,7 @@ static void a_stale_proof_is_refused_unless_it_was_overtaken(void **state)
 /* The claim may be checked later than the notes behind it come. */
 static void notes_wait_for_their_proof_to_be_checked(void **state)
 {
-    struct stream s;
+    struct flow s;
     struct link *l;
     struct note note;
     uint32_t seen_n = 0;
@@ -393,7 +393,7 @@ static void notes_wait_for_their_proof_to_be_checked(void **state)
 
 static void a_place_that_was_taken_back_is_not_written_to(void **state)
 {
-    struct stream s;
+    struct flow s;
     static uint8_t place[100000], untouched[100000];
     const void *data = NULL;
     struct note note;
@@ -428,7 +428,7 @@ static void random_streams_lose_the_link_and_no_more(void **state)
 
     prng_init(&p, 1);
     for (int i = 0; i < 400; i++) {
-        struct stream s;
+        struct flow s;
 
         tcp_raw_open(&s.side, i % 2 == 1, &s.fd); /* TLS, too */
         s.side.comm.group.number = 1;

@@ -2,8 +2,8 @@
 #include "unit/comm/group_kit.h"
 #include "unit/unit.h"
 
-#include "comm/addr.h"
 #include "lib/move.h"
+#include "link/addr.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -38,7 +38,7 @@ static int stranger(const struct kit *kit, uint32_t i, uint8_t path)
     int fd;
 
     assert_int_equal(addr_parse(kit->members[i].addr, &to), MU_OK);
-    addr_local(address_port(&to.sa), &local);
+    addr_local(LINK_GROUP, address_port(&to.sa), &local);
     fd = path == COMM_SHM ? addr_connect(&local, SOCK_SEQPACKET) : addr_connect(&to, SOCK_STREAM);
     assert_true(fd >= 0);
     return fd;
@@ -231,7 +231,7 @@ static void a_unix_socket_of_somebody_else_is_given_up(void **state)
     kit_open(&kit, 0, COMM_TCP, false);
     kit_open(&kit, 1, 0, false);
     assert_int_equal(addr_parse(kit.members[0].addr, &at), MU_OK);
-    addr_local(address_port(&at.sa), &local);
+    addr_local(LINK_GROUP, address_port(&at.sa), &local);
     fd = addr_bind(&local, SOCK_SEQPACKET);
     assert_true(fd >= 0 && listen(fd, 16) == 0);
     kit_generation(&kit, 1, 0x3, &room);
@@ -283,7 +283,7 @@ static void workers_that_dial_each_other_end_up_with_one_link(void **state)
 
         kit_open_all(&kit, 2, 0, round % 2 == 0);
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(tender_want(kit.comms[i], &kit.members[!i]), MU_OK);
+            assert_int_equal(links_seek(kit.comms[i], &kit.members[!i]), MU_OK);
         }
         kit_until(same_single_link(&kit));
         kit_enter(&kit, 1, 0x3);
@@ -406,12 +406,12 @@ static void silent_connections_are_bounded_and_keep_nobody_out(void **state)
 
 /* The tender's clock, which can be put forward. */
 static _Atomic uint64_t ahead_ns;
-uint64_t __real_wait_now_ns(void);
-uint64_t __wrap_wait_now_ns(void);
+uint64_t __real_clock_ns(void);
+uint64_t __wrap_clock_ns(void);
 
-uint64_t __wrap_wait_now_ns(void)
+uint64_t __wrap_clock_ns(void)
 {
-    return __real_wait_now_ns() + ahead_ns;
+    return __real_clock_ns() + ahead_ns;
 }
 
 /* As if so much time had passed that nobody who has come by now may be silent any longer; another

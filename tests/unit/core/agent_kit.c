@@ -82,6 +82,9 @@ static void emit(struct agent_effects *fx, const struct agent_effect *e)
     case AGENT_TELL_ACTIVE:
         snprintf(line, LINE_MAX, "tell %u active %" PRIu64, e->slot, e->u.active->generation);
         break;
+    case AGENT_TELL_ROSTER:
+        snprintf(line, LINE_MAX, "tell %u roster %" PRIu64, e->slot, e->u.roster->version);
+        break;
     case AGENT_TELL_LEASE:
         snprintf(line, LINE_MAX, "tell %u lease %" PRIu64, e->slot, e->u.lease->sent_ms);
         told_saves = e->u.lease->saves;

@@ -64,7 +64,8 @@ void hello(const char *name)
                           .active = s->active,
                           .seq = s->seq,
                           .reports_n = s->slots,
-                          .reports = s->reports};
+                          .reports = s->reports,
+                          .roster = s->roster};
 
     strcpy(m.job, s->job);
     strcpy(m.name, s->name);
@@ -81,7 +82,7 @@ void rejoin(const char *name)
     s->incarnation += 1000;
     s->conn = 0;
     s->node = 0;
-    s->store = s->held = s->active = s->seq = 0;
+    s->store = s->held = s->active = s->seq = s->roster = 0;
     s->ended = false;
     for (uint32_t i = 0; i < ARRAY_LEN(s->reports); i++) {
         s->reports[i].incarnation = 1;
@@ -95,8 +96,11 @@ void rejoin(const char *name)
 void renew(const char *name)
 {
     struct stub *s = at(name);
-    struct msg_renew m = {
-        .seq = ++s->renew_seq, .held = s->held, .active = s->active, .flags = s->flags};
+    struct msg_renew m = {.seq = ++s->renew_seq,
+                          .held = s->held,
+                          .active = s->active,
+                          .flags = s->flags,
+                          .roster = s->roster};
 
     s->renewed_ms = f.now_ms;
     kit_step(&(struct event){.kind = EVENT_RENEW, .conn = s->conn, .u.renew = &m});

@@ -43,6 +43,39 @@ static void keep_record(const struct record *r)
     record_brief(r, new_line());
 }
 
+static int by_worker(const void *a, const void *b)
+{
+    const struct roster_entry *x = a, *y = b;
+
+    return x->worker < y->worker ? -1 : x->worker > y->worker;
+}
+
+/* "p 0 serving, q 1 warming", the oldest node first. */
+static void keep_roster(struct stub *s, const struct msg_roster *m)
+{
+    struct roster_entry helpers[16];
+    size_t n = 0;
+
+    assert_true(m->helpers_n <= ARRAY_LEN(helpers));
+    for (uint32_t i = 0; i < m->helpers_n; i++) {
+        helpers[i] = m->helpers[i];
+    }
+    qsort(helpers, m->helpers_n, sizeof(helpers[0]), by_worker);
+
+    assert_true(m->version > s->roster);
+    s->roster = m->version;
+    s->helpers[0] = '\0';
+    for (uint32_t i = 0; i < m->helpers_n; i++) {
+        const struct roster_entry *h = &helpers[i];
+        char name[32];
+
+        member_name(h->worker, name, sizeof(name));
+        n += (size_t)snprintf(s->helpers + n, sizeof(s->helpers) - n, "%s%s %u %s",
+                              i > 0 ? ", " : "", name, h->number,
+                              h->phase == PHASE_SERVING ? "serving" : "warming");
+    }
+}
+
 static void tell(struct stub *s, const struct effect *e)
 {
     char *line = new_line();
@@ -73,6 +106,10 @@ static void tell(struct stub *s, const struct effect *e)
     case EFFECT_ACTIVE:
         s->active = MAX(s->active, e->u.active->generation);
         snprintf(line, TEXT_MAX, "%s: active %" PRIu64, s->name, e->u.active->generation);
+        break;
+    case EFFECT_ROSTER:
+        keep_roster(s, e->u.roster);
+        snprintf(line, TEXT_MAX, "%s: roster %" PRIu64, s->name, s->roster);
         break;
     default:
         s->ended = true;

@@ -34,6 +34,8 @@ struct stub {
     uint32_t slots, min, max, max_restarts, flags;
     uint8_t role, mode;
     uint64_t held, active, seq, renew_seq, renewed_ms;
+    uint64_t roster;            /* the version of the one that it was told last */
+    char helpers[TEXT_MAX_LEN]; /* what that says: "p#2 0 serving, …" */
     struct report reports[8];
     /* What it was told last. */
     struct msg_ack ack;

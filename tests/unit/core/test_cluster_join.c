@@ -429,7 +429,7 @@ static void in_restart_mode_a_lost_helper_restarts_everyone(void **state)
     expect_generation("fresh", "a p#2");
 }
 
-static void ps_and_evaluators_neither_count_nor_are_in_a_generation(void **state)
+static void helpers_neither_count_nor_are_in_a_generation(void **state)
 {
     shape(2, 2);
     at("p")->role = ROLE_PS;
@@ -438,8 +438,8 @@ static void ps_and_evaluators_neither_count_nor_are_in_a_generation(void **state
     pass(WINDOW_MS * 2);
     assert_int_equal(job().members_n, 0);
     assert_int_equal(job().available_n, 0);
-    at("a")->role = ROLE_CHIEF;
-    join("a b");
+    at("c")->role = ROLE_CHIEF;
+    join("c a b");
     expect_generation("fresh", "a b");
     assert_int_equal(said("p: generation 1"), 1); /* They are told who trains, … */
     assert_int_equal(at("p")->key[0], 0);         /* … not the key. */
@@ -539,7 +539,7 @@ int main(void)
         CASE(spares_beyond_max_wait_warm_and_are_taken_in_at_once_after_a_loss),
         CASE(a_newcomer_that_has_not_reached_every_member_waits),
         CASE(a_newcomer_that_was_cut_off_since_holds_no_change_up),
-        CASE(ps_and_evaluators_neither_count_nor_are_in_a_generation),
+        CASE(helpers_neither_count_nor_are_in_a_generation),
         CASE(ps_that_arrive_do_not_put_off_the_first_generation),
         CASE(jobs_do_not_disturb_each_other),
         CASE(two_jobs_may_have_nodes_of_the_same_name),

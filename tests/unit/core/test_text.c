@@ -48,11 +48,35 @@ static void a_text_is_never_cut_inside_a_character(void **state)
     }
 }
 
+static void sizes_have_the_unit_that_reads_best(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1536, "1.5 KiB"},
+        {(1 << 20) - 1, "1.0 MiB"}, /* and not 1024.0 KiB */
+        {4 << 20, "4.0 MiB"},
+        {1288490189, "1.2 GiB"},
+        {(uint64_t)1 << 40, "1.0 TiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+    char text[TEXT_BYTES_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_string_equal(text_bytes(cases[i].bytes, text), cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cleaned_text_is_valid),
         cmocka_unit_test(a_text_is_never_cut_inside_a_character),
+        cmocka_unit_test(sizes_have_the_unit_that_reads_best),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -422,40 +422,58 @@ void puppet_renew(struct puppet *p)
 
 /* ---- people ---- */
 
-void kit_answer(struct client *cl, uint64_t request, struct msg_answer *m_out)
+void kit_ask(struct client *cl, const struct msg_ask *m, uint64_t request)
 {
-    const union wire_any *msg;
-    struct wire_header h;
-    char error[NET_ERROR_MAX];
+    struct msg_ask full = *m;
+
+    full.request = request;
+    kit_say(cl, WIRE_ASK, &full, 0);
+}
+
+void kit_answer(struct client *cl, uint64_t request, struct msg_says *m_out)
+{
+    *m_out = kit_next(cl, WIRE_SAYS)->says;
+    assert_int_equal(m_out->request, request);
+}
+
+struct msg_event kit_event(struct client *cl)
+{
+    static struct metric room[METRICS_MAX];
+    struct wire_scratch scratch = {.mem = (uint8_t *)room, .cap = sizeof(room)};
+    union wire_any body;
+    struct msg_says m;
 
     do {
-        if (client_next(cl, KIT_WAIT_MS, &h, &msg, error) != MU_OK) {
-            fail_msg("no answer came: %s", error);
-        }
-    } while (h.type != WIRE_ANSWER);
-    assert_int_equal(h.request, request);
-    *m_out = msg->answer;
+        m = kit_next(cl, WIRE_SAYS)->says;
+    } while (m.body_n == 0);
+    assert_int_equal(wire_body_decode(WIRE_BODY_EVENT, m.body, m.body_n, &body, &scratch, NULL),
+                     MU_OK);
+    return body.event;
 }
 
 json_t *kit_status(const struct kit *k, const char *job)
 {
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_STATUS};
-    struct msg_answer m;
+    struct msg_ask ask = {.kind = ASK_STATUS};
+    struct wire_scratch none = {0};
+    union wire_any body;
+    struct msg_says m;
     char *text = NULL;
     size_t n = 0;
     json_t *json;
     json_error_t why;
 
     snprintf(ask.job, sizeof(ask.job), "%s", job);
-    kit_say(cl, WIRE_ASK, &ask, 41);
+    kit_ask(cl, &ask, 41);
     do {
         kit_answer(cl, 41, &m);
         assert_int_equal(m.status, MU_OK);
-        text = realloc(text, n + m.data_n);
+        assert_int_equal(wire_body_decode(WIRE_BODY_TEXT, m.body, m.body_n, &body, &none, NULL),
+                         MU_OK);
+        text = realloc(text, n + body.text.data_n);
         assert_non_null(text);
-        memcpy(text + n, m.data, m.data_n);
-        n += m.data_n;
+        memcpy(text + n, body.text.data, body.text.data_n);
+        n += body.text.data_n;
     } while (m.more);
     json = json_loadb(text, n, 0, &why);
     if (json == NULL) {
@@ -466,16 +484,16 @@ json_t *kit_status(const struct kit *k, const char *job)
     return json;
 }
 
-int kit_admin(const struct kit *k, enum admin_verb verb, const char *job, const char *node,
+int kit_admin(const struct kit *k, enum ask_kind verb, const char *job, const char *node,
               char text[TEXT_MAX_LEN])
 {
     struct client *cl = kit_connect(k);
-    struct msg_admin m = {.verb = (uint8_t)verb};
-    struct msg_answer answer;
+    struct msg_ask m = {.kind = (uint16_t)verb};
+    struct msg_says answer;
 
     snprintf(m.job, sizeof(m.job), "%s", job);
-    snprintf(m.node, sizeof(m.node), "%s", node);
-    kit_say(cl, WIRE_ADMIN, &m, 7);
+    snprintf(m.topic, sizeof(m.topic), "%s", node);
+    kit_ask(cl, &m, 7);
     kit_answer(cl, 7, &answer);
     memcpy(text, answer.text, TEXT_MAX_LEN);
     client_close(cl);

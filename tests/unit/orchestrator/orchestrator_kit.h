@@ -5,6 +5,7 @@
 
 #include "net/client.h"
 #include "orchestrator/orchestrator.h"
+#include "wire/ask.h"
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -95,12 +96,15 @@ void puppet_pair(struct puppet *a, struct puppet *b, const struct kit *k, uint32
 /* ---- people ---- */
 
 /* An answer, in *m_out; its data is valid until the next call on cl. */
-void kit_answer(struct client *cl, uint64_t request, struct msg_answer *m_out);
+void kit_answer(struct client *cl, uint64_t request, struct msg_says *m_out);
+void kit_ask(struct client *cl, const struct msg_ask *m, uint64_t request);
+/* The next one; its metrics are valid until the next call. */
+struct msg_event kit_event(struct client *cl);
 
 /* Connects, asks, and gives the whole answer. "" for all jobs. To be released. */
 json_t *kit_status(const struct kit *k, const char *job);
 
-int kit_admin(const struct kit *k, enum admin_verb verb, const char *job, const char *node,
+int kit_admin(const struct kit *k, enum ask_kind verb, const char *job, const char *node,
               char text[TEXT_MAX_LEN]);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 struct settings_kit *settings_kit;
+static struct asks_frame frame;
 
 int __real_store_append(struct store *st, const void *data, size_t n, uint64_t cookie);
 int __wrap_store_append(struct store *st, const void *data, size_t n, uint64_t cookie);
@@ -54,48 +55,42 @@ void settings_job(const struct kit *k, const char *job)
 void settings_release(const struct kit *k)
 {
     struct client *cl = kit_connect(k);
-    struct msg_admin drain = {.verb = ADMIN_DRAIN, .job = "job", .node = "a"};
-    struct msg_answer m;
+    struct msg_ask drain = {.kind = ASK_DRAIN, .job = "job", .topic = "a"};
+    struct msg_says m;
 
     settings_kit->hold = 0;
-    kit_say(cl, WIRE_ADMIN, &drain, 1);
+    kit_ask(cl, &drain, 1);
     kit_answer(cl, 1, &m);
     assert_int_equal(m.status, MU_OK);
     client_close(cl);
 }
 
-void settings_say(struct client *cl, uint64_t request, const struct msg_config *m,
-                  const char *value)
+void settings_say(struct client *cl, uint64_t request, const struct asked *m, const char *value)
 {
-    struct msg_config full = *m;
+    struct asked full = *m;
 
-    full.request = request * 10;
+    full.request = request;
     if (value != NULL) {
         full.value = (uint8_t *)(uintptr_t)value;
         full.value_n = (uint32_t)strlen(value);
     }
-    kit_say(cl, WIRE_CONFIG, &full, request);
+    asks_ask(&frame, &full);
+    kit_say(cl, WIRE_ASK, &frame.ask, 0);
 }
 
-const struct msg_setting *settings_next(struct client *cl, uint64_t request)
+const struct said *settings_next(struct client *cl, uint64_t request)
 {
-    const union wire_any *msg;
-    struct wire_header h;
-    char error[NET_ERROR_MAX];
+    static struct said said;
 
-    if (client_next(cl, KIT_WAIT_MS, &h, &msg, error) != MU_OK) {
-        fail_msg("no answer came: %s", error);
-    }
-    assert_int_equal(h.type, WIRE_SETTING);
-    assert_int_equal(h.request, request);
-    assert_int_equal(msg->setting.request, request * 10);
-    return &msg->setting;
+    said = asks_to_said(&kit_next(cl, WIRE_SAYS)->says);
+    assert_int_equal(said.request, request);
+    return &said;
 }
 
-static int change(struct client *cl, enum config_verb verb, const char *job, const char *key,
+static int change(struct client *cl, enum asked_verb verb, const char *job, const char *key,
                   const char *value)
 {
-    struct msg_config m = {.verb = (uint8_t)verb, .expect = CONFIG_ANY};
+    struct asked m = {.verb = (uint8_t)verb, .expect = CONFIG_ANY};
 
     snprintf(m.job, sizeof(m.job), "%s", job);
     snprintf(m.key, sizeof(m.key), "%s", key);
@@ -105,18 +100,18 @@ static int change(struct client *cl, enum config_verb verb, const char *job, con
 
 int settings_put(struct client *cl, const char *job, const char *key, const char *value)
 {
-    return change(cl, CONFIG_PUT, job, key, value);
+    return change(cl, ASKED_PUT, job, key, value);
 }
 
 int settings_remove(struct client *cl, const char *job, const char *key)
 {
-    return change(cl, CONFIG_REMOVE, job, key, NULL);
+    return change(cl, ASKED_REMOVE, job, key, NULL);
 }
 
 void settings_is(struct client *cl, const char *job, const char *key, const char *value)
 {
-    struct msg_config m = {.verb = CONFIG_GET};
-    const struct msg_setting *s;
+    struct asked m = {.verb = ASKED_GET};
+    const struct said *s;
 
     snprintf(m.job, sizeof(m.job), "%s", job);
     snprintf(m.key, sizeof(m.key), "%s", key);
@@ -129,7 +124,7 @@ void settings_is(struct client *cl, const char *job, const char *key, const char
 
 void settings_quiet(struct client *cl)
 {
-    struct msg_config m = {.verb = CONFIG_LIST, .job = "job", .key = "none-of-these"};
+    struct asked m = {.verb = ASKED_LIST, .job = "job", .key = "none-of-these"};
 
     settings_say(cl, 9, &m, NULL);
     assert_string_equal(settings_next(cl, 9)->key, "");
@@ -137,10 +132,20 @@ void settings_quiet(struct client *cl)
 
 void settings_end(struct client *cl, uint64_t request, uint64_t version)
 {
-    const struct msg_setting *s = settings_next(cl, request);
+    const struct said *s = settings_next(cl, request);
 
     assert_int_equal(s->status, MU_OK);
     assert_string_equal(s->key, "");
     assert_int_equal(s->version, version);
     assert_int_equal(s->more, 0);
+}
+
+void settings_mark(struct client *cl, uint64_t request, uint64_t version)
+{
+    const struct said *s = settings_next(cl, request);
+
+    assert_int_equal(s->status, MU_OK);
+    assert_string_equal(s->key, "");
+    assert_int_equal(s->version, version);
+    assert_int_equal(s->more, 1);
 }

@@ -3,6 +3,7 @@
 #ifndef UNIT_ORCHESTRATOR_SETTINGS_KIT_H
 #define UNIT_ORCHESTRATOR_SETTINGS_KIT_H
 
+#include "lib/asks.h"
 #include "unit/orchestrator/orchestrator_kit.h"
 
 /* Shared with the server; all zero at the beginning of a case. */
@@ -23,11 +24,10 @@ void settings_release(const struct kit *k);
 void settings_job(const struct kit *k, const char *job);
 
 /* Says it; value may be NULL. */
-void settings_say(struct client *cl, uint64_t request, const struct msg_config *m,
-                  const char *value);
+void settings_say(struct client *cl, uint64_t request, const struct asked *m, const char *value);
 
 /* The next answer, which must be to this request; its value is valid until the next call on cl. */
-const struct msg_setting *settings_next(struct client *cl, uint64_t request);
+const struct said *settings_next(struct client *cl, uint64_t request);
 
 /* One change of "job", or of another, in any version; gives the answer's status. */
 int settings_put(struct client *cl, const char *job, const char *key, const char *value);
@@ -41,5 +41,8 @@ void settings_quiet(struct client *cl);
 
 /* An end of a list or a watch: that version, nothing follows. */
 void settings_end(struct client *cl, uint64_t request, uint64_t version);
+
+/* All up to that version has been said to who watches; more will come. */
+void settings_mark(struct client *cl, uint64_t request, uint64_t version);
 
 #endif

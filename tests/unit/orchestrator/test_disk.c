@@ -53,14 +53,14 @@ static void check_trouble(struct kit *k, void (*begin)(struct kit *), void (*end
     assert_int_equal(b.refused.status, MU_EAGAIN);
     assert_non_null(strstr(b.refused.text, "journal"));
     puppet_renew(&a);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "job", "a", text), MU_EAGAIN);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "job", "a", text), MU_EAGAIN);
     assert_non_null(strstr(text, "nothing was changed"));
     puppet_renew(&a);
     assert_int_equal(a.ack.flags & NODE_DRAINING, 0);
     assert_true(kit_logged(k, "Leases go on"));
     end(k);
     puppet_join(&b, k);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "job", "a", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "job", "a", text), MU_OK);
     assert_true(kit_logged(k, "writing works again"));
     puppet_close(&a);
     puppet_close(&b);

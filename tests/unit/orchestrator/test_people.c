@@ -26,7 +26,7 @@ static void a_drained_node_is_told_and_shown_as_leaving(void **state)
     puppet_init(&b, "job", "b", 1, 2);
     puppet_join(&a, k);
     puppet_join(&b, k);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "job", "a", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "job", "a", text), MU_OK);
     do {
         puppet_next(&a, WIRE_ACK);
     } while ((a.ack.flags & NODE_DRAINING) == 0);
@@ -44,11 +44,11 @@ static void what_can_not_be_drained_is_explained(void **state)
     char text[TEXT_MAX_LEN];
     struct puppet a;
 
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "nojob", "a", text), MU_ENOENT);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "nojob", "a", text), MU_ENOENT);
     assert_non_null(strstr(text, "no job 'nojob'"));
     puppet_init(&a, "job", "a", 1, 1);
     puppet_join(&a, k);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "job", "zz", text), MU_ENOENT);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "job", "zz", text), MU_ENOENT);
     assert_non_null(strstr(text, "no node 'zz'"));
     puppet_close(&a);
 }
@@ -65,10 +65,10 @@ static void a_node_is_found_without_its_job_if_one_has_it(void **state)
     for (int i = 0; i < 3; i++) {
         puppet_join(&p[i], k);
     }
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "", "a", text), MU_OK);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "", "b", text), MU_ECONFLICT);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "", "a", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "", "b", text), MU_ECONFLICT);
     assert_non_null(strstr(text, "--job"));
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "", "c", text), MU_ENOENT);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "", "c", text), MU_ENOENT);
     for (int i = 0; i < 3; i++) {
         puppet_close(&p[i]);
     }
@@ -82,10 +82,10 @@ static void a_shutdown_ends_the_job_once(void **state)
     json_t *json;
 
     puppet_alone(&a, k, "job", "a");
-    assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_SHUTDOWN, "job", "", text), MU_OK);
     puppet_next(&a, WIRE_ENDED);
     assert_int_equal(a.ended.run, 1);
-    assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_EDONE);
+    assert_int_equal(kit_admin(k, ASK_SHUTDOWN, "job", "", text), MU_EDONE);
     assert_non_null(strstr(text, "ended already"));
     json = kit_status(k, "job");
     assert_string_not_equal(text_of(json, "state"), "running");
@@ -100,7 +100,7 @@ static void nothing_is_taken_over_from_the_living(void **state)
     struct puppet a;
 
     puppet_alone(&a, k, "job", "a");
-    assert_int_equal(kit_admin(k, ADMIN_TAKEOVER, "job", "", text), MU_EBUSY);
+    assert_int_equal(kit_admin(k, ASK_TAKEOVER, "job", "", text), MU_EBUSY);
     assert_non_null(strstr(text, "living members"));
     puppet_renew(&a);
     puppet_close(&a);
@@ -187,10 +187,10 @@ static void status_of_no_job_is_an_answer_too(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_STATUS, .job = "nojob"};
-    struct msg_answer m;
+    struct msg_ask ask = {.kind = ASK_STATUS, .job = "nojob"};
+    struct msg_says m;
 
-    kit_say(cl, WIRE_ASK, &ask, 5);
+    kit_ask(cl, &ask, 5);
     kit_answer(cl, 5, &m);
     assert_int_equal(m.status, MU_ENOENT);
     assert_non_null(strstr(m.text, "no job 'nojob'"));
@@ -199,26 +199,28 @@ static void status_of_no_job_is_an_answer_too(void **state)
 
 /* ---- events ---- */
 
-/* Reads events until the one that ends the answer; the number of the last. */
+/* Reads events until the end of the answer; the number of the last. */
 static uint64_t read_events(struct client *cl, uint32_t *n_out, uint32_t kinds[NOTE_N])
 {
+    struct metric room[METRICS_MAX];
     uint64_t last = 0;
-    char error[NET_ERROR_MAX];
 
     memset(kinds, 0, NOTE_N * sizeof(kinds[0]));
     for (*n_out = 0;;) {
-        const union wire_any *msg;
-        struct wire_header h;
+        struct wire_scratch scratch = {.mem = (uint8_t *)room, .cap = sizeof(room)};
+        const struct msg_says m = kit_next(cl, WIRE_SAYS)->says;
+        union wire_any body;
 
-        assert_int_equal(client_next(cl, KIT_WAIT_MS, &h, &msg, error), MU_OK);
-        if (h.type == WIRE_ANSWER && !msg->answer.more) {
+        if (!m.more) {
             return last;
         }
-        if (h.type == WIRE_EVENT) {
-            assert_true(msg->event.number > last);
-            assert_true(msg->event.time_ms > 1500000000000);
-            last = msg->event.number;
-            kinds[msg->event.kind]++;
+        if (m.body_n > 0) {
+            assert_int_equal(
+                wire_body_decode(WIRE_BODY_EVENT, m.body, m.body_n, &body, &scratch, NULL), MU_OK);
+            assert_true(body.event.number > last && m.at == body.event.number);
+            assert_true(body.event.time_ms > 1500000000000);
+            last = body.event.number;
+            kinds[body.event.kind]++;
             (*n_out)++;
         }
     }
@@ -228,21 +230,21 @@ static void events_so_far_come_in_order_and_end(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_EVENTS};
+    struct msg_ask ask = {.kind = ASK_EVENTS};
     uint32_t kinds[NOTE_N], n;
     struct puppet a;
     uint64_t last;
 
     puppet_alone(&a, k, "job", "a");
-    kit_say(cl, WIRE_ASK, &ask, 1);
+    kit_ask(cl, &ask, 1);
     last = read_events(cl, &n, kinds);
     assert_int_equal(last, n);
     assert_int_equal(kinds[NOTE_RESTARTED], 1);
     assert_int_equal(kinds[NOTE_JOINED], 1);
     assert_int_equal(kinds[NOTE_GENERATION], 1);
     assert_int_equal(kinds[NOTE_ACTIVE], 1);
-    ask.since = last - 1;
-    kit_say(cl, WIRE_ASK, &ask, 2);
+    ask.at = last - 1;
+    kit_ask(cl, &ask, 2);
     assert_int_equal(read_events(cl, &n, kinds), last);
     assert_int_equal(n, 1);
     client_close(cl);
@@ -253,7 +255,7 @@ static void events_of_one_job_leave_out_the_others(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_EVENTS, .job = "one"};
+    struct msg_ask ask = {.kind = ASK_EVENTS, .job = "one"};
     uint32_t kinds[NOTE_N], n;
     struct puppet a, b;
 
@@ -261,7 +263,7 @@ static void events_of_one_job_leave_out_the_others(void **state)
     puppet_init(&b, "two", "b", 1, 1);
     puppet_join(&a, k);
     puppet_join(&b, k);
-    kit_say(cl, WIRE_ASK, &ask, 1);
+    kit_ask(cl, &ask, 1);
     read_events(cl, &n, kinds);
     assert_int_equal(kinds[NOTE_JOINED], 1);
     client_close(cl);
@@ -273,23 +275,23 @@ static void who_follows_is_told_what_happens(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_FOLLOW};
-    const struct msg_event *e;
-    struct msg_answer m;
+    struct msg_ask ask = {.kind = ASK_FOLLOW};
+    struct msg_event e;
+    struct msg_says m;
     struct puppet a;
 
-    kit_say(cl, WIRE_ASK, &ask, 9);
+    kit_ask(cl, &ask, 9);
     kit_answer(cl, 9, &m);
     assert_int_equal(m.status, MU_OK);
     assert_true(m.more);
     puppet_init(&a, "job", "a", 1, 1);
     puppet_join(&a, k);
     do {
-        e = &kit_next(cl, WIRE_EVENT)->event;
-    } while (e->kind != NOTE_JOINED);
-    assert_string_equal(e->job, "job");
-    assert_string_equal(e->node, "a");
-    assert_int_equal(e->value, a.hello.node);
+        e = kit_event(cl);
+    } while (e.kind != NOTE_JOINED);
+    assert_string_equal(e.job, "job");
+    assert_string_equal(e.node, "a");
+    assert_int_equal(e.value, a.hello.node);
     client_close(cl);
     puppet_close(&a);
 }
@@ -298,14 +300,14 @@ static void who_follows_is_told_what_happens(void **state)
 static void a_follower_that_left_is_no_follower(void **state)
 {
     struct kit *k = *state;
-    struct msg_ask ask = {.what = ASK_FOLLOW};
-    struct msg_answer m;
+    struct msg_ask ask = {.kind = ASK_FOLLOW};
+    struct msg_says m;
     struct puppet a;
 
     for (uint64_t i = 0; i < 300; i++) {
         struct client *cl = kit_connect(k);
 
-        kit_say(cl, WIRE_ASK, &ask, i);
+        kit_ask(cl, &ask, i);
         kit_answer(cl, i, &m);
         assert_int_equal(m.status, MU_OK);
         client_close(cl);
@@ -318,13 +320,13 @@ static void a_follower_that_left_is_no_follower(void **state)
 static void there_is_room_for_so_many_followers(void **state)
 {
     struct kit *k = *state;
-    struct msg_ask ask = {.what = ASK_FOLLOW};
+    struct msg_ask ask = {.kind = ASK_FOLLOW};
     struct client *cl[257];
-    struct msg_answer m;
+    struct msg_says m;
 
     for (uint64_t i = 0; i < ARRAY_LEN(cl); i++) {
         cl[i] = kit_connect(k);
-        kit_say(cl[i], WIRE_ASK, &ask, i);
+        kit_ask(cl[i], &ask, i);
         kit_answer(cl[i], i, &m);
         assert_int_equal(m.status, i < 256 ? MU_OK : MU_ELIMIT);
     }
@@ -338,11 +340,11 @@ static void a_number_from_before_a_restart_is_told(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_EVENTS, .since = 100000};
+    struct msg_ask ask = {.kind = ASK_EVENTS, .at = 100000};
     uint32_t kinds[NOTE_N], n;
-    struct msg_answer m;
+    struct msg_says m;
 
-    kit_say(cl, WIRE_ASK, &ask, 1);
+    kit_ask(cl, &ask, 1);
     kit_answer(cl, 1, &m);
     assert_non_null(strstr(m.text, "restarted"));
     read_events(cl, &n, kinds);
@@ -353,12 +355,12 @@ static void a_number_from_before_a_restart_is_told(void **state)
 /* Each makes a record and an event. */
 static void drain_often(struct client *cl, uint32_t times)
 {
-    struct msg_admin drain = {.verb = ADMIN_DRAIN, .job = "job", .node = "a"};
-    struct msg_answer m;
+    struct msg_ask drain = {.kind = ASK_DRAIN, .job = "job", .topic = "a"};
+    struct msg_says m;
 
     for (uint64_t done = 0; done < times; done += 500) {
         for (uint64_t i = 0; i < 500; i++) {
-            kit_say(cl, WIRE_ADMIN, &drain, done + i);
+            kit_ask(cl, &drain, done + i);
         }
         for (uint64_t i = 0; i < 500; i++) {
             kit_answer(cl, done + i, &m);
@@ -372,16 +374,16 @@ static void old_events_are_forgotten_and_that_is_told(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_EVENTS, .since = 1};
+    struct msg_ask ask = {.kind = ASK_EVENTS, .at = 1};
     uint32_t kinds[NOTE_N], n;
-    struct msg_answer m;
+    struct msg_says m;
     struct puppet a;
     json_t *json, *journal;
 
     puppet_init(&a, "job", "a", 1, 1);
     puppet_join(&a, k);
     drain_often(cl, 6000);
-    kit_say(cl, WIRE_ASK, &ask, 1);
+    kit_ask(cl, &ask, 1);
     kit_answer(cl, 1, &m);
     assert_non_null(strstr(m.text, "no longer kept"));
     read_events(cl, &n, kinds);
@@ -404,7 +406,7 @@ static void who_does_not_read_is_closed_and_nobody_else(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k), *deaf = kit_connect(k);
-    struct msg_ask ask = {.what = ASK_EVENTS};
+    struct msg_ask ask = {.kind = ASK_EVENTS};
     char error[NET_ERROR_MAX];
     struct puppet a;
     json_t *json;
@@ -414,7 +416,7 @@ static void who_does_not_read_is_closed_and_nobody_else(void **state)
     puppet_join(&a, k);
     drain_often(cl, 4000);
     for (uint64_t i = 0; i < 1000 && rc == MU_OK; i++) {
-        rc = client_say(deaf, WIRE_ASK, &ask, i, error);
+        rc = client_say(deaf, WIRE_ASK, &ask, 0, error);
     }
     kit_closes(deaf);
     client_close(deaf);

@@ -212,7 +212,7 @@ static void an_orderly_stop_loses_nothing_either(void **state)
 
     puppet_init(&a, "job", "a", 1, 1);
     puppet_join(&a, k);
-    assert_int_equal(kit_admin(k, ADMIN_DRAIN, "job", "a", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_DRAIN, "job", "a", text), MU_OK);
     kit_stop(k);
     kit_start(k);
     json = kit_status(k, "job");

@@ -1,10 +1,13 @@
 /* The orchestrator as agents see it: real processes, real TLS, a real journal. */
+#include "lib/asks.h"
 #include "unit/orchestrator/orchestrator_kit.h"
 #include "unit/unit.h"
 
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+
+static struct asks_frame frame;
 
 static void a_node_is_welcomed_and_enters_its_generation(void **state)
 {
@@ -201,18 +204,18 @@ static void values_by_tag_reach_all_members(void **state)
                              .data_n = 1,
                              .data = &data[i]};
 
-        kit_say(p[i].cl, WIRE_SYNC, &m, 0);
+        asks_value(&frame, &m);
+        kit_say(p[i].cl, WIRE_ASK, &frame.ask, 0);
     }
     for (int i = 0; i < 2; i++) {
         for (uint32_t r = 0; r < 2; r++) {
-            const struct msg_synced *m = &puppet_next(&p[i], WIRE_SYNCED)->synced;
+            const struct msg_synced m = asks_to_synced(&puppet_next(&p[i], WIRE_SAYS)->says);
 
-            assert_int_equal(m->status, MU_OK);
-            assert_int_equal(m->index, r);
-            assert_int_equal(m->total, 2);
-            assert_int_equal(m->from, p[i].members[r]);
-            assert_int_equal(m->data_n, 1);
-            assert_int_equal(m->data[0], data[r]);
+            assert_int_equal(m.status, MU_OK);
+            assert_int_equal(m.index, r);
+            assert_int_equal(m.total, 2);
+            assert_int_equal(m.data_n, 1);
+            assert_int_equal(m.data[0], data[r]);
         }
         puppet_close(&p[i]);
     }
@@ -228,9 +231,11 @@ static void a_value_for_a_worker_of_another_node_is_not_taken(void **state)
     struct msg_sync own = {.worker = wid_make(a.hello.node, 0, 1), .request = 1, .wait_ms = 300};
     struct msg_sync forged = {.worker = wid_make(b.hello.node, 0, 1), .request = 1, .wait_ms = 300};
 
-    kit_say(a.cl, WIRE_SYNC, &forged, 0);
-    kit_say(a.cl, WIRE_SYNC, &own, 0);
-    assert_int_equal(puppet_next(&a, WIRE_SYNCED)->synced.status, MU_ETIMEDOUT);
+    asks_value(&frame, &forged);
+    kit_say(a.cl, WIRE_ASK, &frame.ask, 0);
+    asks_value(&frame, &own);
+    kit_say(a.cl, WIRE_ASK, &frame.ask, 0);
+    assert_int_equal(puppet_next(&a, WIRE_SAYS)->says.status, MU_ETIMEDOUT);
     puppet_close(&a);
     puppet_close(&b);
 }

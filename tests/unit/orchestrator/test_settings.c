@@ -9,10 +9,10 @@
 static void a_setting_is_set_read_and_removed(void **state)
 {
     struct client *cl = kit_connect(*state);
-    struct msg_config put = {.verb = CONFIG_PUT, .job = "job", .key = "lr/base", .worker = 3};
-    struct msg_config get = {.verb = CONFIG_GET, .job = "job", .key = "lr/base"};
-    struct msg_config rm = {.verb = CONFIG_REMOVE, .job = "job", .key = "lr/base", .expect = 1};
-    const struct msg_setting *s;
+    struct asked put = {.verb = ASKED_PUT, .job = "job", .key = "lr/base", .worker = 3};
+    struct asked get = {.verb = ASKED_GET, .job = "job", .key = "lr/base"};
+    struct asked rm = {.verb = ASKED_REMOVE, .job = "job", .key = "lr/base", .expect = 1};
+    const struct said *s;
 
     settings_say(cl, 1, &put, "0.1"); /* expected: that there is none */
     s = settings_next(cl, 1);
@@ -26,7 +26,6 @@ static void a_setting_is_set_read_and_removed(void **state)
     s = settings_next(cl, 2);
     assert_int_equal(s->status, MU_OK);
     assert_int_equal(s->version, 2);
-    assert_int_equal(s->deleted, 1);
     settings_say(cl, 3, &get, NULL);
     s = settings_next(cl, 3);
     assert_int_equal(s->status, MU_ENOENT);
@@ -37,9 +36,9 @@ static void a_setting_is_set_read_and_removed(void **state)
 static void a_list_has_those_with_the_prefix_in_order_and_the_version(void **state)
 {
     struct client *cl = kit_connect(*state);
-    struct msg_config list = {.verb = CONFIG_LIST, .job = "job", .key = "b/"};
+    struct asked list = {.verb = ASKED_LIST, .job = "job", .key = "b/"};
     static char big[60001];
-    const struct msg_setting *s;
+    const struct said *s;
 
     memset(big, 'x', sizeof(big) - 1);
     assert_int_equal(settings_put(cl, "job", "b/2", big), MU_OK);
@@ -66,29 +65,26 @@ static void an_agent_speaks_for_its_own_job(void **state)
 {
     struct kit *k = *state;
     uint8_t value[] = {'v'};
-    struct msg_config put = {.verb = CONFIG_PUT,
-                             .job = "job",
-                             .key = "k",
-                             .worker = 5,
-                             .request = 77,
-                             .value_n = 1,
-                             .value = value};
+    struct asked put = {.verb = ASKED_PUT,
+                        .job = "job",
+                        .key = "k",
+                        .worker = 5,
+                        .request = 77,
+                        .value_n = 1,
+                        .value = value};
     struct client *cl = kit_connect(k);
-    const union wire_any *msg;
-    struct wire_header h;
-    char error[NET_ERROR_MAX];
+    static struct asks_frame frame;
+    struct msg_says says;
     struct puppet p;
 
     puppet_init(&p, "other", "b", 1, 1);
     puppet_join(&p, k);
-    kit_say(p.cl, WIRE_CONFIG, &put, 99);
-    do {
-        assert_int_equal(client_next(p.cl, KIT_WAIT_MS, &h, &msg, error), MU_OK);
-    } while (h.type != WIRE_SETTING);
-    assert_int_equal(h.request, 0);
-    assert_int_equal(msg->setting.status, MU_OK);
-    assert_int_equal(msg->setting.worker, 5);
-    assert_int_equal(msg->setting.request, 77);
+    asks_ask(&frame, &put);
+    kit_say(p.cl, WIRE_ASK, &frame.ask, 99);
+    says = puppet_next(&p, WIRE_SAYS)->says;
+    assert_int_equal(says.status, MU_OK);
+    assert_int_equal(says.worker, 5);
+    assert_int_equal(says.request, 77);
     settings_is(cl, "other", "k", "v");
     assert_int_equal(settings_remove(cl, "job", "k"), MU_ENOENT);
     puppet_close(&p);
@@ -98,32 +94,32 @@ static void an_agent_speaks_for_its_own_job(void **state)
 static void what_is_refused_is_explained(void **state)
 {
     static const struct {
-        struct msg_config m;
+        struct asked m;
         const char *value;
         int status;
         const char *text;
     } cases[] = {
-        {{.verb = CONFIG_PUT, .job = "no", .key = "k"}, "", MU_ENOENT, "there is no job 'no'"},
-        {{.verb = CONFIG_GET, .job = "no", .key = "k"}, NULL, MU_ENOENT, "muster status"},
-        {{.verb = CONFIG_GET, .job = "job", .key = "../k"}, NULL, MU_EINVAL, "\"../k\""},
-        {{.verb = CONFIG_WATCH, .job = "job", .key = "/"}, NULL, MU_EINVAL, "separated by '/'"},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "a//b"}, "", MU_EINVAL, "\"a//b\""},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "k"}, "", MU_EEXIST, "version 1"},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "k", .expect = 5}, "", MU_ECONFLICT, "not 5"},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "n", .expect = 5}, "", MU_ECONFLICT, "expected"},
-        {{.verb = CONFIG_REMOVE, .job = "job", .key = "n", .expect = CONFIG_ANY},
+        {{.verb = ASKED_PUT, .job = "no", .key = "k"}, "", MU_ENOENT, "there is no job 'no'"},
+        {{.verb = ASKED_GET, .job = "no", .key = "k"}, NULL, MU_ENOENT, "muster status"},
+        {{.verb = ASKED_GET, .job = "job", .key = "../k"}, NULL, MU_EINVAL, "\"../k\""},
+        {{.verb = ASKED_WATCH, .job = "job", .key = "/"}, NULL, MU_EINVAL, "separated by '/'"},
+        {{.verb = ASKED_PUT, .job = "job", .key = "a//b"}, "", MU_EINVAL, "\"a//b\""},
+        {{.verb = ASKED_PUT, .job = "job", .key = "k"}, "", MU_EEXIST, "version 1"},
+        {{.verb = ASKED_PUT, .job = "job", .key = "k", .expect = 5}, "", MU_ECONFLICT, "not 5"},
+        {{.verb = ASKED_PUT, .job = "job", .key = "n", .expect = 5}, "", MU_ECONFLICT, "expected"},
+        {{.verb = ASKED_REMOVE, .job = "job", .key = "n", .expect = CONFIG_ANY},
          NULL,
          MU_ENOENT,
          "does not exist"},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "size"}, "many", MU_EINVAL, "whole number"},
-        {{.verb = CONFIG_PUT, .job = "job", .key = "size"}, "9", MU_EINVAL, "from 1 to 8"},
+        {{.verb = ASKED_PUT, .job = "job", .key = "size"}, "many", MU_EINVAL, "whole number"},
+        {{.verb = ASKED_PUT, .job = "job", .key = "size"}, "9", MU_EINVAL, "from 1 to 8"},
     };
     struct client *cl = kit_connect(*state);
-    struct msg_config list = {.verb = CONFIG_LIST, .job = "job"};
+    struct asked list = {.verb = ASKED_LIST, .job = "job"};
 
     assert_int_equal(settings_put(cl, "job", "k", "1"), MU_OK);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct msg_setting *s;
+        const struct said *s;
 
         settings_say(cl, i, &cases[i].m, cases[i].value);
         s = settings_next(cl, i);
@@ -141,7 +137,7 @@ static void what_is_refused_is_explained(void **state)
 
 static void say_puts(struct client *cl, const char *job, uint64_t n)
 {
-    struct msg_config put = {.verb = CONFIG_PUT, .key = "k"};
+    struct asked put = {.verb = ASKED_PUT, .key = "k"};
     char value[24];
 
     strcpy(put.job, job);
@@ -182,7 +178,7 @@ static void who_is_refused_does_not_hold_up_the_line(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_config put = {.verb = CONFIG_PUT, .job = "job", .key = "size", .expect = CONFIG_ANY};
+    struct asked put = {.verb = ASKED_PUT, .job = "job", .key = "size", .expect = CONFIG_ANY};
 
     settings_kit->hold = 1;
     settings_say(cl, 1, &put, "2");
@@ -202,8 +198,8 @@ static void who_is_refused_does_not_hold_up_the_line(void **state)
 static void a_failed_write_changes_nothing_and_the_next_is_taken(void **state)
 {
     struct client *cl = kit_connect(*state);
-    struct msg_config put = {.verb = CONFIG_PUT, .job = "job", .key = "k", .expect = CONFIG_ANY};
-    const struct msg_setting *s;
+    struct asked put = {.verb = ASKED_PUT, .job = "job", .key = "k", .expect = CONFIG_ANY};
+    const struct said *s;
 
     assert_int_equal(settings_put(cl, "job", "k", "before"), MU_OK);
     settings_kit->refuse_n = 2;
@@ -236,8 +232,8 @@ static void what_was_answered_outlives_a_kill(void **state)
     assert_int_equal(settings_remove(cl, "job", "gone"), MU_OK);
     client_close(cl);
     for (int i = 0; i < 3; i++) {
-        struct msg_config list = {.verb = CONFIG_LIST, .job = "job"};
-        const struct msg_setting *s;
+        struct asked list = {.verb = ASKED_LIST, .job = "job"};
+        const struct said *s;
 
         kit_kill(k);
         kit_start(k);
@@ -260,7 +256,7 @@ static void a_snapshot_has_the_settings(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_config put = {.verb = CONFIG_PUT, .job = "job", .key = "k", .expect = CONFIG_ANY};
+    struct asked put = {.verb = ASKED_PUT, .job = "job", .key = "k", .expect = CONFIG_ANY};
     json_t *json, *journal;
 
     for (uint64_t done = 0; done < 4500; done += 500) {
@@ -324,7 +320,7 @@ static void so_many_changes_may_wait_and_no_more(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    const struct msg_setting *s;
+    const struct said *s;
 
     settings_kit->hold = 1;
     say_puts(cl, "job", 1025);
@@ -343,11 +339,11 @@ static void so_many_bytes_may_wait_and_no_more(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    struct msg_config put = {.verb = CONFIG_PUT,
-                             .job = "job",
-                             .key = "k",
-                             .expect = CONFIG_ANY,
-                             .value_n = CONFIG_VALUE_MAX};
+    struct asked put = {.verb = ASKED_PUT,
+                        .job = "job",
+                        .key = "k",
+                        .expect = CONFIG_ANY,
+                        .value_n = CONFIG_VALUE_MAX};
 
     put.value = calloc(1, CONFIG_VALUE_MAX);
     assert_non_null(put.value);

@@ -1,4 +1,5 @@
 /* Numbers of training: where they show, whose count, and how many events they make. */
+#include "lib/asks.h"
 #include "unit/unit.h"
 
 #include "unit/orchestrator/web_kit.h"
@@ -26,9 +27,12 @@ static wid self(const struct puppet *p)
 static void say_as(struct puppet *p, wid worker, uint64_t step, double loss)
 {
     struct metric items[] = {metric("loss", loss), metric("say \"hi\"", -INFINITY)};
-    struct msg_metrics m = {.worker = worker, .step = step, .metrics_n = 2, .metrics = items};
+    const struct body_metrics m = {.step = step, .metrics_n = 2, .metrics = items};
+    static struct asks_frame frame;
 
-    kit_say(p->cl, WIRE_METRICS, &m, 0);
+    asks_body(&frame, ASK_METRICS, false, &m);
+    frame.ask.worker = worker;
+    kit_say(p->cl, WIRE_ASK, &frame.ask, 0);
     puppet_renew(p);
 }
 
@@ -126,7 +130,7 @@ static void a_new_run_begins_without_any(void **state)
 
     puppet_alone(&a, k, "job", "a");
     say(&a, 10, 1);
-    assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_SHUTDOWN, "job", "", text), MU_OK);
     bye.node = a.hello.node;
     kit_say(a.cl, WIRE_BYE, &bye, 0);
     puppet_close(&a);
@@ -214,23 +218,23 @@ static void a_stream_tells_of_them(void **state)
 
 static void who_follows_by_frames_gets_them_too(void **state)
 {
-    struct msg_ask ask = {.what = ASK_FOLLOW};
-    const struct msg_event *e;
+    struct msg_ask ask = {.kind = ASK_FOLLOW};
+    struct msg_event e;
     struct kit *k = *state;
     struct client *cl;
     struct puppet a;
 
     puppet_alone(&a, k, "job", "a");
     cl = kit_connect(k);
-    kit_say(cl, WIRE_ASK, &ask, 1);
+    kit_ask(cl, &ask, 1);
     say(&a, 3, 0.25);
     do {
-        e = &kit_next(cl, WIRE_EVENT)->event;
-    } while (e->kind != NOTE_METRICS);
-    assert_int_equal(e->value, 3);
-    assert_int_equal(e->metrics_n, 2);
-    assert_string_equal(e->metrics[0].name, "loss");
-    assert_string_equal(e->reason, "loss 0.25, say \"hi\" -inf");
+        e = kit_event(cl);
+    } while (e.kind != NOTE_METRICS);
+    assert_int_equal(e.value, 3);
+    assert_int_equal(e.metrics_n, 2);
+    assert_string_equal(e.metrics[0].name, "loss");
+    assert_string_equal(e.reason, "loss 0.25, say \"hi\" -inf");
     client_close(cl);
     puppet_close(&a);
 }

@@ -11,7 +11,7 @@
 static void say_watch(struct client *cl, uint64_t request, const char *key, uint64_t after,
                       uint32_t wait_ms)
 {
-    struct msg_config m = {.verb = CONFIG_WATCH, .job = "job", .after = after, .wait_ms = wait_ms};
+    struct asked m = {.verb = ASKED_WATCH, .job = "job", .after = after, .wait_ms = wait_ms};
 
     strcpy(m.key, key);
     settings_say(cl, request, &m, NULL);
@@ -19,7 +19,7 @@ static void say_watch(struct client *cl, uint64_t request, const char *key, uint
 
 static void next_is(struct client *cl, uint64_t request, const char *key, uint64_t version)
 {
-    const struct msg_setting *s = settings_next(cl, request);
+    const struct said *s = settings_next(cl, request);
 
     assert_int_equal(s->status, MU_OK);
     assert_string_equal(s->key, key);
@@ -27,46 +27,50 @@ static void next_is(struct client *cl, uint64_t request, const char *key, uint64
     assert_int_equal(s->more, 1);
 }
 
-static void a_watch_is_woken_by_its_key_alone(void **state)
+static void a_watch_is_told_of_its_key_alone_and_lasts(void **state)
 {
     struct client *cl = kit_connect(*state), *other = kit_connect(*state);
 
     settings_job(*state, "second");
     say_watch(cl, 1, "k", 0, LONG_MS);
-    settings_quiet(cl);
+    settings_mark(cl, 1, 0);
     assert_int_equal(settings_put(other, "second", "k", "1"), MU_OK);
     assert_int_equal(settings_put(other, "job", "k2", "1"), MU_OK);
     assert_int_equal(settings_put(other, "job", "k/2", "1"), MU_OK);
     settings_quiet(cl);
     assert_int_equal(settings_put(other, "job", "k", "1"), MU_OK);
     next_is(cl, 1, "k", 3);
-    settings_end(cl, 1, 3);
+    settings_mark(cl, 1, 3);
+    assert_int_equal(settings_put(other, "job", "k", "2"), MU_OK);
+    next_is(cl, 1, "k", 4);
+    settings_mark(cl, 1, 4);
     client_close(cl);
     client_close(other);
 }
 
-static void a_watch_of_a_prefix_is_woken_by_all_below_it(void **state)
+static void a_watch_of_a_prefix_is_told_of_all_below_it(void **state)
 {
-    struct client *cl = kit_connect(*state), *other = kit_connect(*state);
-    const struct msg_setting *s;
+    struct client *cl = kit_connect(*state), *all = kit_connect(*state),
+                  *other = kit_connect(*state);
+    const struct said *s;
 
     say_watch(cl, 1, "k/", 0, LONG_MS);
-    say_watch(cl, 2, "", 0, LONG_MS);
-    settings_quiet(cl);
+    settings_mark(cl, 1, 0);
+    say_watch(all, 2, "", 0, LONG_MS);
+    settings_mark(all, 2, 0);
     assert_int_equal(settings_put(other, "job", "k", "1"), MU_OK);
-    next_is(cl, 2, "k", 1);
-    settings_end(cl, 2, 1);
+    next_is(all, 2, "k", 1);
+    settings_mark(all, 2, 1);
     assert_int_equal(settings_put(other, "job", "k/a/b", "1"), MU_OK);
     next_is(cl, 1, "k/a/b", 2);
-    settings_end(cl, 1, 2);
-    say_watch(cl, 3, "k/", 2, LONG_MS);
-    settings_quiet(cl);
+    settings_mark(cl, 1, 2);
     assert_int_equal(settings_remove(other, "job", "k/a/b"), MU_OK);
-    s = settings_next(cl, 3);
+    s = settings_next(cl, 1);
     assert_int_equal(s->deleted, 1);
     assert_int_equal(s->version, 3);
-    settings_end(cl, 3, 3);
+    settings_mark(cl, 1, 3);
     client_close(cl);
+    client_close(all);
     client_close(other);
 }
 
@@ -80,23 +84,44 @@ static void what_has_changed_already_comes_at_once_each_key_once(void **state)
     say_watch(cl, 1, "", 0, LONG_MS);
     next_is(cl, 1, "b", 2);
     next_is(cl, 1, "a", 3);
-    settings_end(cl, 1, 3);
+    settings_mark(cl, 1, 3);
     client_close(cl);
 }
 
-static void a_watch_ends_without_any_when_its_time_is_over(void **state)
+static void a_watch_ends_when_its_time_is_over(void **state)
 {
     struct client *cl = kit_connect(*state);
 
     assert_int_equal(settings_put(cl, "job", "a", "1"), MU_OK);
-    say_watch(cl, 1, "k", 1, LONG_MS);
-    say_watch(cl, 2, "k", 1, 200);
-    say_watch(cl, 3, "k", 1, 20);
-    say_watch(cl, 4, "k", 0, 0);
-    settings_end(cl, 4, 1);
-    settings_end(cl, 3, 1);
+    say_watch(cl, 1, "k", 1, 20);
+    settings_mark(cl, 1, 1);
+    settings_end(cl, 1, 1);
+    say_watch(cl, 2, "", 0, 0); /* What there is, and no more. */
+    next_is(cl, 2, "a", 1);
     settings_end(cl, 2, 1);
     assert_int_equal(settings_put(cl, "job", "k", "1"), MU_OK);
+    settings_quiet(cl);
+    client_close(cl);
+}
+
+/* The last that it asked for counts: an agent begins anew when a worker knows less. */
+static void a_connection_has_one_watch(void **state)
+{
+    struct client *cl = kit_connect(*state);
+
+    assert_int_equal(settings_put(cl, "job", "a", "1"), MU_OK);
+    say_watch(cl, 1, "", 1, LONG_MS);
+    settings_mark(cl, 1, 1);
+    say_watch(cl, 2, "", 0, LONG_MS);
+    next_is(cl, 2, "a", 1);
+    settings_mark(cl, 2, 1);
+    settings_say(cl, 7,
+                 &(struct asked){.verb = ASKED_PUT, .job = "job", .key = "b", .expect = CONFIG_ANY},
+                 "1");
+    assert_int_equal(settings_next(cl, 7)->status, MU_OK); /* Before the news of it. */
+    next_is(cl, 2, "b", 2);
+    settings_mark(cl, 2, 2);
+    settings_quiet(cl);
     client_close(cl);
 }
 
@@ -104,13 +129,14 @@ static void a_watch_from_a_version_that_is_not_known_is_stale(void **state)
 {
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
-    const struct msg_setting *s;
+    const struct said *s;
 
     assert_int_equal(settings_put(cl, "job", "a", "1"), MU_OK);
     assert_int_equal(settings_put(cl, "job", "b", "1"), MU_OK);
     say_watch(cl, 1, "", 3, LONG_MS); /* of the future */
     s = settings_next(cl, 1);
     assert_int_equal(s->status, MU_ESTALE);
+    assert_int_equal(s->version, 3);
     assert_non_null(strstr(s->text, "list the settings of job 'job'"));
     client_close(cl);
     kit_stop(k);
@@ -121,7 +147,7 @@ static void a_watch_from_a_version_that_is_not_known_is_stale(void **state)
     assert_int_equal(settings_next(cl, 2)->status, MU_ESTALE);
     say_watch(cl, 3, "", 1, LONG_MS);
     next_is(cl, 3, "b", 2);
-    settings_end(cl, 3, 2);
+    settings_mark(cl, 3, 2);
     client_close(cl);
 }
 
@@ -137,13 +163,13 @@ static void who_waits_does_not_become_stale_by_other_keys(void **state)
     cl = kit_connect(k);
     other = kit_connect(k);
     say_watch(cl, 1, "k", 0, LONG_MS);
-    settings_quiet(cl);
+    settings_mark(cl, 1, 0);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(settings_put(other, "job", "other", "1"), MU_OK);
     }
     assert_int_equal(settings_put(other, "job", "k", "1"), MU_OK);
     next_is(cl, 1, "k", 51);
-    settings_end(cl, 1, 51);
+    settings_mark(cl, 1, 51);
     client_close(cl);
     client_close(other);
 }
@@ -174,10 +200,10 @@ static void join_next_run(const struct kit *k, const char *job)
 static void a_new_run_wakes_who_watches_the_size(void **state)
 {
     struct kit *k = *state;
-    struct client *cl = kit_connect(k);
-    struct msg_config m = {.verb = CONFIG_WATCH, .job = "runs", .after = 2, .wait_ms = LONG_MS};
+    struct client *cl = kit_connect(k), *lr = kit_connect(k);
+    struct asked m = {.verb = ASKED_WATCH, .job = "runs", .after = 2, .wait_ms = LONG_MS};
     struct msg_bye bye = {0};
-    const struct msg_setting *s;
+    const struct said *s;
     char text[TEXT_MAX_LEN];
     struct puppet p;
 
@@ -187,93 +213,49 @@ static void a_new_run_wakes_who_watches_the_size(void **state)
     assert_int_equal(settings_put(cl, "runs", "lr", "1"), MU_OK);
     strcpy(m.key, "size");
     settings_say(cl, 1, &m, NULL);
+    settings_mark(cl, 1, 2);
     strcpy(m.key, "lr");
-    settings_say(cl, 2, &m, NULL);
-    assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "runs", "", text), MU_OK);
+    settings_say(lr, 2, &m, NULL);
+    settings_mark(lr, 2, 2);
+    assert_int_equal(kit_admin(k, ASK_SHUTDOWN, "runs", "", text), MU_OK);
     settings_quiet(cl);
     kit_say(p.cl, WIRE_BYE, &bye, 0);
     join_next_run(k, "runs");
     s = settings_next(cl, 1);
     assert_string_equal(s->key, "size");
     assert_int_equal(s->deleted, 1);
-    settings_end(cl, 1, 3);
-    settings_is(cl, "runs", "lr", "1"); /* its watch goes on */
+    settings_mark(cl, 1, 3);
+    settings_quiet(lr);
     client_close(cl);
+    client_close(lr);
     puppet_close(&p);
 }
 
 /* ---- bounds, and those who go ---- */
 
-static void one_connection_may_wait_so_often(void **state)
-{
-    struct client *cl = kit_connect(*state), *other = kit_connect(*state);
-
-    for (uint64_t i = 0; i <= 256; i++) {
-        say_watch(cl, i, "k", 0, LONG_MS);
-    }
-    assert_int_equal(settings_next(cl, 256)->status, MU_ELIMIT);
-    assert_int_equal(settings_put(other, "job", "k", "1"), MU_OK);
-    for (uint64_t i = 0; i < 256; i++) {
-        next_is(cl, i, "k", 1);
-        settings_end(cl, i, 1);
-    }
-    say_watch(cl, 300, "k", 1, 20); /* There is room again. */
-    settings_end(cl, 300, 1);
-    client_close(cl);
-    client_close(other);
-}
-
-static void all_together_may_wait_so_often_and_who_goes_makes_room(void **state)
-{
-    struct client *cl[64], *one_more = kit_connect(*state);
-    int rc = MU_ELIMIT;
-
-    for (size_t c = 0; c < ARRAY_LEN(cl); c++) {
-        cl[c] = kit_connect(*state);
-        for (uint64_t i = 0; i < 256; i++) {
-            say_watch(cl[c], i, "k", 0, LONG_MS);
-        }
-        settings_quiet(cl[c]);
-    }
-    say_watch(one_more, 1, "k", 0, LONG_MS);
-    assert_int_equal(settings_next(one_more, 1)->status, MU_ELIMIT);
-    client_close(cl[0]);
-    for (uint64_t i = 2; rc != MU_OK && i < KIT_WAIT_MS / 10; i++) { /* until that was seen */
-        usleep(10000);
-        say_watch(one_more, i, "k", 0, 1);
-        rc = settings_next(one_more, i)->status;
-    }
-    assert_int_equal(rc, MU_OK);
-    assert_int_equal(settings_put(one_more, "job", "k", "1"), MU_OK);
-    for (size_t c = 1; c < ARRAY_LEN(cl); c++) {
-        for (uint64_t i = 0; i < 256; i++) {
-            next_is(cl[c], i, "k", 1);
-            settings_end(cl[c], i, 1);
-        }
-        client_close(cl[c]);
-    }
-    client_close(one_more);
-}
-
-/* The journal stands still while they go, with a change on its way that would have woken them. */
+/* The journal stands still while they go, with a change on its way that would have told them. */
 static void a_watch_of_somebody_who_went_is_forgotten(void **state)
 {
     struct kit *k = *state;
-    struct client *cl = kit_connect(k), *stays = kit_connect(k);
-    struct msg_config put = {.verb = CONFIG_PUT, .job = "job", .key = "k"};
+    struct client *cl[20], *stays = kit_connect(k);
+    struct asked put = {.verb = ASKED_PUT, .job = "job", .key = "k"};
 
     say_watch(stays, 1, "k", 0, LONG_MS);
-    settings_quiet(stays);
-    settings_kit->hold = 1;
-    for (uint64_t i = 0; i < 100; i++) {
-        say_watch(cl, i, "k", 0, LONG_MS);
+    settings_mark(stays, 1, 0);
+    for (uint64_t i = 0; i < ARRAY_LEN(cl); i++) {
+        cl[i] = kit_connect(k);
+        say_watch(cl[i], i, "k", 0, LONG_MS);
+        settings_mark(cl[i], i, 0);
     }
-    settings_say(cl, 100, &put, "1");
-    settings_quiet(cl);
-    client_close(cl);
+    settings_kit->hold = 1;
+    settings_say(cl[0], 100, &put, "1");
+    settings_quiet(cl[0]);
+    for (uint64_t i = 0; i < ARRAY_LEN(cl); i++) {
+        client_close(cl[i]);
+    }
     settings_release(k);
     next_is(stays, 1, "k", 1);
-    settings_end(stays, 1, 1);
+    settings_mark(stays, 1, 1);
     client_close(stays);
 }
 
@@ -282,10 +264,8 @@ static void a_stop_with_watches_frees_all(void **state)
     struct kit *k = *state;
     struct client *cl = kit_connect(k);
 
-    for (uint64_t i = 0; i < 10; i++) {
-        say_watch(cl, i, "k", 0, LONG_MS);
-    }
-    settings_quiet(cl);
+    say_watch(cl, 1, "k", 0, LONG_MS);
+    settings_mark(cl, 1, 0);
     kit_stop(k);
     kit_closes(cl);
     client_close(cl);
@@ -297,15 +277,14 @@ static void a_stop_with_watches_frees_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_watch_is_woken_by_its_key_alone),
-        CASE(a_watch_of_a_prefix_is_woken_by_all_below_it),
+        CASE(a_watch_is_told_of_its_key_alone_and_lasts),
+        CASE(a_watch_of_a_prefix_is_told_of_all_below_it),
         CASE(what_has_changed_already_comes_at_once_each_key_once),
-        CASE(a_watch_ends_without_any_when_its_time_is_over),
+        CASE(a_watch_ends_when_its_time_is_over),
+        CASE(a_connection_has_one_watch),
         CASE(a_watch_from_a_version_that_is_not_known_is_stale),
         CASE(who_waits_does_not_become_stale_by_other_keys),
         CASE(a_new_run_wakes_who_watches_the_size),
-        CASE(one_connection_may_wait_so_often),
-        CASE(all_together_may_wait_so_often_and_who_goes_makes_room),
         CASE(a_watch_of_somebody_who_went_is_forgotten),
         CASE(a_stop_with_watches_frees_all),
     };

@@ -441,7 +441,7 @@ static void a_new_run_s_changes_are_in_the_stream(void **state)
     put(k, KEY("lr"), NULL, "1", 201);
     c = web_say(k, HTTP_VIEWER, "GET", ALL, SSE, NULL, 0);
     web_expect(&c, "id: 2\n");
-    assert_int_equal(kit_admin(k, ADMIN_SHUTDOWN, "job", "", text), MU_OK);
+    assert_int_equal(kit_admin(k, ASK_SHUTDOWN, "job", "", text), MU_OK);
     puppet_next(&node, WIRE_ENDED);
     bye = (struct msg_bye){node.hello.node, node.hello.store, node.hello.incarnation, 0};
     kit_say(node.cl, WIRE_BYE, &bye, 0);

@@ -130,6 +130,9 @@ _Noreturn static void live(int fd)
             break;
         }
     }
+    if (self != NULL) { /* One that was left out would wait to be let go. */
+        fake_say(&fake, WIRE_ENDED, &(struct msg_ended){.run = 1});
+    }
     leave();
     _exit(0);
 }

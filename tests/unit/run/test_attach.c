@@ -403,7 +403,7 @@ static void expect_lost(size_t at, uint8_t flip, int status, const char *part)
 
 static void an_agent_that_can_not_be_understood_is_as_good_as_gone(void **state)
 {
-    struct msg_renew renew = {1, 2, 3, 4};
+    struct msg_renew renew = {1, 2, 3, 4, 5};
     mu_run *run;
 
     expect_lost(0, 1, MU_EPROTO, "not a muster frame");

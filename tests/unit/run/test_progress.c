@@ -1,4 +1,5 @@
 /* mu_progress, mu_agree, and leaving as one who was left out. */
+#include "lib/asks.h"
 #include "unit/run/run_kit.h"
 
 #include <stdio.h>
@@ -89,13 +90,15 @@ static void *agree_main(void *arg)
 static void agree(mu_run *run, const char *const values[3], int status, int same)
 {
     struct agreeing a = {.run = run, .same = 77};
+    static struct asks_frame frame;
+    struct msg_sync asked;
     union wire_any msg;
 
     assert_int_equal(pthread_create(&a.thread, NULL, agree_main, &a), 0);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    assert_true(asks_is_value(&fake_next(&agent, WIRE_ASK, &msg)->ask, &asked));
     for (uint32_t i = 0; i < 3; i++) {
-        struct msg_synced m = {.worker = msg.sync.worker,
-                               .request = msg.sync.request,
+        struct msg_synced m = {.worker = asked.worker,
+                               .request = asked.request,
                                .generation = 7,
                                .status = status,
                                .index = i,
@@ -103,7 +106,8 @@ static void agree(mu_run *run, const char *const values[3], int status, int same
                                .data_n = (uint32_t)strlen(values[i]),
                                .data = (uint8_t *)(uintptr_t)values[i]};
 
-        fake_say(&agent, WIRE_SYNCED, &m);
+        asks_values(&frame, &m);
+        fake_say(&agent, WIRE_SAYS, &frame.says);
     }
     pthread_join(a.thread, NULL);
     assert_int_equal(a.status, status);

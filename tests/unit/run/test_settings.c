@@ -2,18 +2,27 @@
  * a job of one. */
 #include "unit/run/run_kit.h"
 
+#include "lib/asks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct fake agent;
+static struct asks_frame frame;
+
+static void say_setting(const struct said *s)
+{
+    asks_said(&frame, s);
+    fake_say(&agent, WIRE_SAYS, &frame.says);
+}
 
 /* ---- a call in a thread of its own ---- */
 
 struct caller {
     pthread_t thread;
     mu_run *run;
-    enum config_verb verb;
+    enum asked_verb verb;
     const char *key;
     const void *value;
     size_t n;
@@ -31,16 +40,16 @@ static void *caller_main(void *arg)
     struct caller *c = arg;
 
     switch (c->verb) {
-    case CONFIG_GET:
+    case ASKED_GET:
         c->status = mu_config_get(c->run, c->key, c->timeout_ms, &c->setting);
         break;
-    case CONFIG_LIST:
+    case ASKED_LIST:
         c->status = mu_config_list(c->run, c->key, c->timeout_ms, &c->settings);
         break;
-    case CONFIG_WATCH:
+    case ASKED_WATCH:
         c->status = mu_config_watch(c->run, c->key, c->expect, c->timeout_ms, &c->settings);
         break;
-    case CONFIG_PUT:
+    case ASKED_PUT:
         c->status =
             mu_config_put(c->run, c->key, c->value, c->n, c->expect, c->timeout_ms, &c->version);
         break;
@@ -73,41 +82,43 @@ static void expect_ok(struct caller *c)
     }
 }
 
-static struct msg_config asked(void)
+static struct asked next_asked(void)
 {
     union wire_any msg;
+    struct asked a;
 
-    return fake_next(&agent, WIRE_CONFIG, &msg)->config;
+    assert_true(asks_is_asked(&fake_next(&agent, WIRE_ASK, &msg)->ask, &a));
+    return a;
 }
 
-static void item(const struct msg_config *to, const char *key, const char *value, uint64_t version,
+static void item(const struct asked *to, const char *key, const char *value, uint64_t version,
                  bool more)
 {
-    struct msg_setting m = {.worker = to->worker,
-                            .request = to->request,
-                            .more = more,
-                            .deleted = value == NULL,
-                            .version = version,
-                            .value_n = value != NULL ? (uint32_t)strlen(value) : 0,
-                            .value = (uint8_t *)(uintptr_t)value};
+    struct said m = {.worker = to->worker,
+                     .request = to->request,
+                     .more = more,
+                     .deleted = value == NULL,
+                     .version = version,
+                     .value_n = value != NULL ? (uint32_t)strlen(value) : 0,
+                     .value = (uint8_t *)(uintptr_t)value};
 
     snprintf(m.key, sizeof(m.key), "%s", key);
-    fake_say(&agent, WIRE_SETTING, &m);
+    say_setting(&m);
 }
 
-static void end_of_list(const struct msg_config *to, uint64_t version)
+static void end_of_list(const struct asked *to, uint64_t version)
 {
-    struct msg_setting m = {.worker = to->worker, .request = to->request, .version = version};
+    struct said m = {.worker = to->worker, .request = to->request, .version = version};
 
-    fake_say(&agent, WIRE_SETTING, &m);
+    say_setting(&m);
 }
 
-static void refuse(const struct msg_config *to, int status, const char *text)
+static void refuse(const struct asked *to, int status, const char *text)
 {
-    struct msg_setting m = {.worker = to->worker, .request = to->request, .status = status};
+    struct said m = {.worker = to->worker, .request = to->request, .status = status};
 
     snprintf(m.text, sizeof(m.text), "%s", text);
-    fake_say(&agent, WIRE_SETTING, &m);
+    say_setting(&m);
 }
 
 static void expect_item(const mu_setting *s, const char *key, const char *value, uint64_t version)
@@ -128,14 +139,13 @@ static void expect_item(const mu_setting *s, const char *key, const char *value,
 static void a_key_is_read(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_GET, .key = "lr", .timeout_ms = 10000};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_GET, .key = "lr", .timeout_ms = 10000};
+    struct asked m;
 
     begin(&c);
-    m = asked();
-    assert_true(m.worker == FAKE_WORKER && m.verb == CONFIG_GET && m.request > 0);
+    m = next_asked();
+    assert_true(m.worker == FAKE_WORKER && m.verb == ASKED_GET && m.request > 0);
     assert_string_equal(m.key, "lr");
-    assert_string_equal(m.job, "mnist");
     assert_true(m.wait_ms > 0 && m.wait_ms <= 10000);
     item(&m, "lr", "0.1", 9, false);
     expect_ok(&c);
@@ -143,13 +153,13 @@ static void a_key_is_read(void **state)
     mu_setting_free(&c.setting);
     mu_setting_free(&c.setting); /* Twice is fine. */
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "lr", "", 10, false);
     expect_ok(&c);
     expect_item(&c.setting, "lr", "", 10);
     mu_setting_free(&c.setting);
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "lr", NULL, 11, false); /* It was removed. */
     expect_status(&c, MU_ENOENT, "'lr'");
     fake_leave(&agent, run);
@@ -158,12 +168,12 @@ static void a_key_is_read(void **state)
 static void all_that_begin_with_a_prefix_are_listed_by_key(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "a/", .timeout_ms = MU_FOREVER};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_LIST, .key = "a/", .timeout_ms = MU_FOREVER};
+    struct asked m;
 
     begin(&c);
-    m = asked();
-    assert_true(m.verb == CONFIG_LIST && m.wait_ms == UINT32_MAX);
+    m = next_asked();
+    assert_true(m.verb == ASKED_LIST && m.wait_ms == UINT32_MAX);
     assert_string_equal(m.key, "a/");
     for (int i = 9; i > 0; i--) {
         char key[8];
@@ -179,7 +189,7 @@ static void all_that_begin_with_a_prefix_are_listed_by_key(void **state)
     mu_settings_free(&c.settings);
     mu_settings_free(&c.settings);
     begin(&c);
-    m = asked();
+    m = next_asked();
     end_of_list(&m, 78);
     expect_ok(&c);
     assert_true(c.settings.n == 0 && c.settings.version == 78);
@@ -190,11 +200,11 @@ static void all_that_begin_with_a_prefix_are_listed_by_key(void **state)
 static void a_list_that_broke_off_is_taken_from_its_beginning(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "", .timeout_ms = MU_FOREVER};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_LIST, .key = "", .timeout_ms = MU_FOREVER};
+    struct asked m;
 
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "a", "1", 1, true);
     item(&m, "b", "2", 2, true);
     item(&m, "", "", 0, true); /* The agent's word that this was in vain. */
@@ -211,25 +221,25 @@ static void a_put_has_its_condition_and_gives_the_version(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run,
-                       .verb = CONFIG_PUT,
+                       .verb = ASKED_PUT,
                        .key = "size",
                        .value = "3",
                        .n = 1,
                        .expect = 7,
                        .timeout_ms = 10000};
-    struct msg_config m;
+    struct asked m;
 
     begin(&c);
-    m = asked();
-    assert_true(m.verb == CONFIG_PUT && m.expect == 7 && m.value_n == 1);
+    m = next_asked();
+    assert_true(m.verb == ASKED_PUT && m.expect == 7 && m.value_n == 1);
     item(&m, "size", "", 8, false);
     expect_ok(&c);
     assert_true(c.version == 8);
-    c = (struct caller){.run = run, .verb = CONFIG_REMOVE, .key = "size", .expect = MU_ANY};
+    c = (struct caller){.run = run, .verb = ASKED_REMOVE, .key = "size", .expect = MU_ANY};
     c.timeout_ms = 10000;
     begin(&c);
-    m = asked();
-    assert_true(m.verb == CONFIG_REMOVE && m.expect == MU_ANY && m.value_n == 0);
+    m = next_asked();
+    assert_true(m.verb == ASKED_REMOVE && m.expect == MU_ANY && m.value_n == 0);
     item(&m, "size", NULL, 9, false);
     expect_ok(&c);
     fake_leave(&agent, run);
@@ -242,30 +252,30 @@ static void every_refusal_is_passed_on_with_its_text(void **state)
     mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     for (size_t i = 0; i < ARRAY_LEN(statuses); i++) {
-        for (int verb = 0; verb < CONFIG_VERB_N; verb++) {
+        for (int verb = 0; verb < ASKED_N; verb++) {
             struct caller c = {.run = run,
-                               .verb = (enum config_verb)verb,
+                               .verb = (enum asked_verb)verb,
                                .key = "k",
                                .value = "v",
                                .n = 1,
                                .timeout_ms = 10000};
-            struct msg_config m;
+            struct asked m;
 
             begin(&c);
-            m = asked();
+            m = next_asked();
             refuse(&m, statuses[i], "so it is said");
             expect_status(&c, statuses[i], "so it is said");
         }
     }
-    struct caller c = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = 10000};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_GET, .key = "k", .timeout_ms = 10000};
+    struct asked m;
 
     begin(&c);
-    m = asked();
+    m = next_asked();
     refuse(&m, 5, "no status at all");
     expect_status(&c, MU_EPROTO, "no status at all");
     begin(&c);
-    m = asked();
+    m = next_asked();
     refuse(&m, MU_ENOENT, "");
     expect_status(&c, MU_ENOENT, "setting 'k'");
     fake_leave(&agent, run);
@@ -275,12 +285,12 @@ static void a_watch_brings_what_changed_and_where_to_go_on(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {
-        .run = run, .verb = CONFIG_WATCH, .key = "", .expect = 4, .timeout_ms = MU_FOREVER};
-    struct msg_config m;
+        .run = run, .verb = ASKED_WATCH, .key = "", .expect = 4, .timeout_ms = MU_FOREVER};
+    struct asked m;
 
     begin(&c);
-    m = asked();
-    assert_true(m.verb == CONFIG_WATCH && m.after == 4 && m.key[0] == '\0');
+    m = next_asked();
+    assert_true(m.verb == ASKED_WATCH && m.after == 4 && m.key[0] == '\0');
     item(&m, "z", NULL, 5, true);
     item(&m, "b", "2", 6, true);
     end_of_list(&m, 7);
@@ -292,30 +302,17 @@ static void a_watch_brings_what_changed_and_where_to_go_on(void **state)
     fake_leave(&agent, run);
 }
 
-static void a_watch_that_brings_nothing_goes_on_while_it_has_time(void **state)
+static void a_watch_that_brings_nothing_says_so_when_its_time_is_over(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {
-        .run = run, .verb = CONFIG_WATCH, .key = "k", .expect = 4, .timeout_ms = 20000};
-    struct msg_config m;
-    uint64_t first;
+    struct caller c = {.run = run, .verb = ASKED_WATCH, .key = "k", .expect = 4};
+    struct asked m;
 
     begin(&c);
-    m = asked();
-    first = m.request;
-    end_of_list(&m, 9);
-    m = asked();
-    assert_true(m.request > first && m.after == 9);
-    item(&m, "k", "v", 10, true);
-    end_of_list(&m, 10);
-    expect_ok(&c);
-    mu_settings_free(&c.settings);
-    c.timeout_ms = 0;
-    begin(&c);
-    m = asked();
-    assert_int_equal(m.wait_ms, 0);
-    end_of_list(&m, 10);
-    expect_status(&c, MU_ETIMEDOUT, "nothing has changed");
+    m = next_asked();
+    assert_true(m.wait_ms == 0 && m.after == 4);
+    refuse(&m, MU_ETIMEDOUT, "");
+    expect_status(&c, MU_ETIMEDOUT, "nothing has changed after version 4");
     fake_leave(&agent, run);
 }
 
@@ -324,23 +321,23 @@ static void the_largest_value_passes_both_ways(void **state)
     static char large[MU_VALUE_MAX + 1];
     mu_run *run = fake_join(&agent, FAKE_LIFE);
     struct caller c = {.run = run,
-                       .verb = CONFIG_PUT,
+                       .verb = ASKED_PUT,
                        .key = "k",
                        .value = large,
                        .n = MU_VALUE_MAX,
                        .timeout_ms = 10000};
-    struct msg_config m;
+    struct asked m;
 
     memset(large, 'x', MU_VALUE_MAX);
     begin(&c);
-    m = asked();
+    m = next_asked();
     assert_int_equal(m.value_n, MU_VALUE_MAX);
     assert_memory_equal(m.value, large, MU_VALUE_MAX);
     item(&m, "k", "", 1, false);
     expect_ok(&c);
-    c = (struct caller){.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = 10000};
+    c = (struct caller){.run = run, .verb = ASKED_GET, .key = "k", .timeout_ms = 10000};
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "k", large, 1, false);
     expect_ok(&c);
     assert_int_equal(c.setting.value_n, MU_VALUE_MAX);
@@ -385,22 +382,22 @@ static void what_is_no_key_is_not_sent(void **state)
 static void a_call_ends_even_if_nobody_answers(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_PUT, .key = "k", .timeout_ms = 10};
-    struct caller d = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = 10};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_PUT, .key = "k", .timeout_ms = 10};
+    struct caller d = {.run = run, .verb = ASKED_GET, .key = "k", .timeout_ms = 10};
+    struct asked m;
 
     fake_hurry(true);
     begin(&c);
-    m = asked();
+    m = next_asked();
     begin(&d);
-    asked();
+    next_asked();
     expect_status(&c, MU_ETIMEDOUT, "it is not known whether the change was made");
     expect_status(&d, MU_ETIMEDOUT, "neither the agent");
     fake_hurry(false);
     item(&m, "k", "", 8, false); /* Nobody waits any more. */
     c.timeout_ms = 10000;
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "k", "", 9, false);
     expect_ok(&c);
     assert_true(c.version == 9);
@@ -412,12 +409,12 @@ static void a_worker_that_goes_on_as_another_gets_its_answer(void **state)
 {
     struct msg_life life = {.worker = wid_make(4, 1, 3), .lease_ms = 1000, .job = "mnist"};
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_PUT, .key = "k", .timeout_ms = 10000};
+    struct caller c = {.run = run, .verb = ASKED_PUT, .key = "k", .timeout_ms = 10000};
     union wire_any msg;
-    struct msg_config m;
+    struct asked m;
 
     begin(&c);
-    m = asked();
+    m = next_asked();
     fake_say(&agent, WIRE_LIFE, &life);
     fake_next(&agent, WIRE_REPORT, &msg); /* Not another CONFIG. */
     item(&m, "k", "", 9, false);
@@ -429,17 +426,17 @@ static void the_end_of_the_run_ends_calls_that_wait(void **state)
 {
     struct msg_ended ended = {.run = 1, .why = "it was shut down"};
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c[CONFIG_VERB_N];
+    struct caller c[ASKED_N];
     mu_setting setting;
 
-    for (int i = 0; i < CONFIG_VERB_N; i++) {
-        c[i] = (struct caller){.run = run, .verb = (enum config_verb)i, .key = "k"};
+    for (int i = 0; i < ASKED_N; i++) {
+        c[i] = (struct caller){.run = run, .verb = (enum asked_verb)i, .key = "k"};
         c[i].timeout_ms = MU_FOREVER;
         begin(&c[i]);
-        asked();
+        next_asked();
     }
     fake_say(&agent, WIRE_ENDED, &ended);
-    for (int i = 0; i < CONFIG_VERB_N; i++) {
+    for (int i = 0; i < ASKED_N; i++) {
         expect_status(&c[i], MU_EDONE, "the run has ended: it was shut down");
     }
     assert_int_equal(mu_config_get(run, "k", 0, &setting), MU_EDONE);
@@ -450,11 +447,11 @@ static void the_end_of_the_run_ends_calls_that_wait(void **state)
 static void an_agent_that_dies_ends_calls_that_wait(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_LIST, .key = "", .timeout_ms = MU_FOREVER};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_LIST, .key = "", .timeout_ms = MU_FOREVER};
+    struct asked m;
 
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "a", "1", 1, true);
     fake_die(&agent);
     expect_status(&c, MU_EPEER, "the agent of this node is gone");
@@ -465,10 +462,10 @@ static void an_agent_that_dies_ends_calls_that_wait(void **state)
 static void leaving_ends_calls_of_other_threads(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct caller c = {.run = run, .verb = CONFIG_WATCH, .key = "", .timeout_ms = MU_FOREVER};
+    struct caller c = {.run = run, .verb = ASKED_WATCH, .key = "", .timeout_ms = MU_FOREVER};
 
     begin(&c);
-    asked();
+    next_asked();
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "this worker has left the run");
 }
@@ -478,11 +475,11 @@ static void an_answer_without_sense_ends_the_connection(void **state)
     for (int i = 0; i < 2; i++) {
         mu_run *run = fake_join(&agent, FAKE_LIFE);
         struct caller c = {.run = run, .key = "k", .timeout_ms = MU_FOREVER};
-        struct msg_config m;
+        struct asked m;
 
-        c.verb = i == 0 ? CONFIG_GET : CONFIG_LIST;
+        c.verb = i == 0 ? ASKED_GET : ASKED_LIST;
         begin(&c);
-        m = asked();
+        m = next_asked();
         item(&m, "k", "v", 1, i == 0); /* More to one; the last of a list with a key. */
         expect_status(&c, MU_EPROTO, "that was not asked for");
         fake_leave(&agent, run);
@@ -496,7 +493,7 @@ static void many_threads_get_their_own_answers(void **state)
     enum { THREADS = 32 };
     static char keys[THREADS][8];
     struct caller c[THREADS];
-    struct msg_config m[THREADS];
+    struct asked m[THREADS];
     mu_run *run = fake_join(&agent, FAKE_LIFE);
 
     for (int round = 0; round < 20; round++) {
@@ -506,7 +503,7 @@ static void many_threads_get_their_own_answers(void **state)
             begin(&c[i]);
         }
         for (int i = 0; i < THREADS; i++) {
-            m[i] = asked();
+            m[i] = next_asked();
         }
         for (int i = THREADS; i-- > 0;) {
             item(&m[i], m[i].key, m[i].key, 1, false);
@@ -525,11 +522,11 @@ static void many_threads_get_their_own_answers(void **state)
 /* Whatever the agent has said before is known to the worker. */
 static void until_heard(mu_run *run)
 {
-    struct caller c = {.run = run, .verb = CONFIG_GET, .key = "k", .timeout_ms = MU_FOREVER};
-    struct msg_config m;
+    struct caller c = {.run = run, .verb = ASKED_GET, .key = "k", .timeout_ms = MU_FOREVER};
+    struct asked m;
 
     begin(&c);
-    m = asked();
+    m = next_asked();
     item(&m, "k", "v", 1, false);
     expect_ok(&c);
     mu_setting_free(&c.setting);
@@ -538,12 +535,12 @@ static void until_heard(mu_run *run)
 static void a_resize_waits_for_nobody_and_a_refusal_is_logged(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct msg_config m;
+    struct asked m;
     char text[1024];
 
     assert_int_equal(mu_resize(run, 12), MU_OK); /* Nobody has answered. */
-    m = asked();
-    assert_int_equal(m.verb, CONFIG_PUT);
+    m = next_asked();
+    assert_int_equal(m.verb, ASKED_PUT);
     assert_string_equal(m.key, "size");
     assert_true(m.expect == MU_ANY && m.value_n == 2 && m.wait_ms > 0);
     assert_memory_equal(m.value, "12", 2);
@@ -558,13 +555,13 @@ static void a_resize_waits_for_nobody_and_a_refusal_is_logged(void **state)
 static void of_two_resizes_the_last_one_matters(void **state)
 {
     mu_run *run = fake_join(&agent, FAKE_LIFE);
-    struct msg_config first, last;
+    struct asked first, last;
     char text[1024];
 
     assert_int_equal(mu_resize(run, 9), MU_OK);
     assert_int_equal(mu_resize(run, 8), MU_OK);
-    first = asked();
-    last = asked();
+    first = next_asked();
+    last = next_asked();
     assert_true(first.request != last.request);
     unit_stderr_begin();
     refuse(&first, MU_EINVAL, "max is 8");
@@ -637,7 +634,7 @@ static void alone_settings_have_versions_and_conditions(void **state)
 
 static void alone_a_watch_sees_what_another_thread_changes(void **state)
 {
-    struct caller c = {.verb = CONFIG_WATCH, .key = "a/", .timeout_ms = MU_FOREVER};
+    struct caller c = {.verb = ASKED_WATCH, .key = "a/", .timeout_ms = MU_FOREVER};
     mu_settings changed;
 
     assert_int_equal(mu_join(NULL, &c.run), MU_OK);
@@ -739,7 +736,7 @@ int main(void)
         cmocka_unit_test(a_put_has_its_condition_and_gives_the_version),
         cmocka_unit_test(every_refusal_is_passed_on_with_its_text),
         cmocka_unit_test(a_watch_brings_what_changed_and_where_to_go_on),
-        cmocka_unit_test(a_watch_that_brings_nothing_goes_on_while_it_has_time),
+        cmocka_unit_test(a_watch_that_brings_nothing_says_so_when_its_time_is_over),
         cmocka_unit_test(the_largest_value_passes_both_ways),
         cmocka_unit_test(what_is_no_key_is_not_sent),
         cmocka_unit_test(a_call_ends_even_if_nobody_answers),

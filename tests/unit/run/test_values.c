@@ -1,6 +1,7 @@
 /* mu_sync and mu_barrier: answers, time-outs, ends, and threads. */
 #include "unit/run/run_kit.h"
 
+#include "lib/asks.h"
 #include "run/run.h"
 
 #include <stdio.h>
@@ -8,6 +9,22 @@
 #include <string.h>
 
 static struct fake agent;
+static struct msg_sync sync; /* what was asked last */
+static struct asks_frame frame;
+
+static void next_value(void)
+{
+    union wire_any msg;
+
+    fake_next(&agent, WIRE_ASK, &msg);
+    assert_true(asks_is_value(&msg.ask, &sync));
+}
+
+static void say_values(const struct msg_synced *m)
+{
+    asks_values(&frame, m);
+    fake_say(&agent, WIRE_SAYS, &frame.says);
+}
 
 /* A member of generation 7 with two others: rank 1 of 3. */
 static mu_run *join(void)
@@ -65,7 +82,7 @@ static void answer(const struct msg_sync *to, uint32_t index, uint32_t total, co
                            .data = (uint8_t *)(uintptr_t)data};
 
     snprintf(m.addr, sizeof(m.addr), "127.0.0.%u:1", 3 + index);
-    fake_say(&agent, WIRE_SYNCED, &m);
+    say_values(&m);
 }
 
 static void refuse(const struct msg_sync *to, int status, const char *text)
@@ -73,7 +90,7 @@ static void refuse(const struct msg_sync *to, int status, const char *text)
     struct msg_synced m = {.worker = to->worker, .request = to->request, .status = status};
 
     snprintf(m.text, sizeof(m.text), "%s", text);
-    fake_say(&agent, WIRE_SYNCED, &m);
+    say_values(&m);
 }
 
 /* ---- answers ---- */
@@ -82,18 +99,17 @@ static void everyone_gets_everyones_value(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "names", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.worker == FAKE_WORKER && msg.sync.request > 0);
-    assert_true(msg.sync.wait_ms > 0 && msg.sync.wait_ms <= 10000);
-    assert_string_equal(msg.sync.tag, "names");
-    assert_int_equal(msg.sync.data_n, 2);
-    assert_memory_equal(msg.sync.data, "me", 2);
-    answer(&msg.sync, 0, 3, "zero");
-    answer(&msg.sync, 1, 3, "me");
-    answer(&msg.sync, 2, 3, "");
+    next_value();
+    assert_true(sync.worker == FAKE_WORKER && sync.request > 0);
+    assert_true(sync.wait_ms > 0 && sync.wait_ms <= 10000);
+    assert_string_equal(sync.tag, "names");
+    assert_int_equal(sync.data_n, 2);
+    assert_memory_equal(sync.data, "me", 2);
+    answer(&sync, 0, 3, "zero");
+    answer(&sync, 1, 3, "me");
+    answer(&sync, 2, 3, "");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     assert_int_equal(c.values.n, 3);
@@ -111,23 +127,22 @@ static void a_barrier_says_nothing_and_wants_no_values(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
     uint64_t first;
 
     call(&c, run, "go", "", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.data_n == 0 && msg.sync.wait_ms == UINT32_MAX);
-    first = msg.sync.request;
+    next_value();
+    assert_true(sync.data_n == 0 && sync.wait_ms == UINT32_MAX);
+    first = sync.request;
     for (uint32_t i = 0; i < 3; i++) {
-        answer(&msg.sync, i, 3, "");
+        answer(&sync, i, 3, "");
     }
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
     call(&c, run, "go", "", MU_FOREVER); /* The same tag again. */
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.request > first);
-    answer(&msg.sync, 0, 1, "");
+    next_value();
+    assert_true(sync.request > first);
+    answer(&sync, 0, 1, "");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
@@ -138,23 +153,20 @@ static void an_answer_that_broke_off_is_taken_from_its_beginning(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "names", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    answer(&msg.sync, 1, 3, "the rest of one that was lost");
-    answer(&msg.sync, 0, 3, "a");
-    answer(&msg.sync, 1, 3, "b");
-    answer(&msg.sync, 0, 2, "c");
-    answer(&msg.sync, 2, 3, "not of this one");
-    answer(&msg.sync, 1, 2, "d");
+    next_value();
+    answer(&sync, 0, 3, "a");
+    answer(&sync, 1, 3, "b");
+    answer(&sync, 0, 2, "c");
+    answer(&sync, 1, 2, "d");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     assert_int_equal(c.values.n, 2);
     assert_memory_equal(c.values.items[0].data, "c", 1);
     assert_memory_equal(c.values.items[1].data, "d", 1);
     mu_values_free(&c.values);
-    answer(&msg.sync, 0, 2, "late"); /* Nobody waits any more. */
+    answer(&sync, 0, 2, "late"); /* Nobody waits any more. */
     assert_int_equal(mu_wait(run, 0, MU_FOREVER), MU_OK);
     fake_leave(&agent, run);
 }
@@ -163,20 +175,19 @@ static void who_is_missing_is_passed_on(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "names", "me", 100);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    answer(&msg.sync, 0, 3, "a"); /* What has come is dropped. */
-    refuse(&msg.sync, MU_ETIMEDOUT, "2 of 3 are here; missing: n5.1#2 (h5:1)");
+    next_value();
+    answer(&sync, 0, 3, "a"); /* What has come is dropped. */
+    refuse(&sync, MU_ETIMEDOUT, "2 of 3 are here; missing: n5.1#2 (h5:1)");
     expect_status(&c, MU_ETIMEDOUT, "'names': 2 of 3 are here; missing: n5.1#2 (h5:1)");
     call(&c, run, "names", "me", 100);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    refuse(&msg.sync, MU_ELIMIT, "no room");
+    next_value();
+    refuse(&sync, MU_ELIMIT, "no room");
     expect_status(&c, MU_ELIMIT, "no room");
     call(&c, run, "names", "me", 100);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    refuse(&msg.sync, 5, "no status at all");
+    next_value();
+    refuse(&sync, 5, "no status at all");
     expect_status(&c, MU_EPROTO, "no status at all");
     fake_leave(&agent, run);
 }
@@ -186,16 +197,15 @@ static void a_call_ends_even_if_nobody_answers(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     fake_hurry(true);
     call(&c, run, "names", "me", 10);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     expect_status(&c, MU_ETIMEDOUT, "neither the agent");
     fake_hurry(false);
     call(&c, run, "names", "me", 10000); /* The tag is free again. */
-    fake_next(&agent, WIRE_SYNC, &msg);
-    answer(&msg.sync, 0, 1, "x");
+    next_value();
+    answer(&sync, 0, 1, "x");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
@@ -207,19 +217,18 @@ static void a_worker_that_goes_on_as_another_asks_again(void **state)
     struct msg_life life = {.worker = wid_make(4, 1, 3), .lease_ms = 1000, .job = "mnist"};
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
     struct msg_sync old;
 
     call(&c, run, "names", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    old = msg.sync;
+    next_value();
+    old = sync;
     refuse(&old, MU_ESTALE, "this worker goes on as another");
     fake_say(&agent, WIRE_LIFE, &life);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.worker == life.worker && msg.sync.request == old.request);
-    assert_int_equal(msg.sync.data_n, 2);
+    next_value();
+    assert_true(sync.worker == life.worker && sync.request == old.request);
+    assert_int_equal(sync.data_n, 2);
     answer(&old, 0, 1, "to the earlier life");
-    answer(&msg.sync, 0, 1, "new");
+    answer(&sync, 0, 1, "new");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     assert_memory_equal(c.values.items[0].data, "new", 3);
@@ -233,23 +242,22 @@ static void each_value_says_which_answer_came_before(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     for (uint32_t n = 0; n < 3; n++) {
         call(&c, run, "names", "me", 10000);
-        fake_next(&agent, WIRE_SYNC, &msg);
-        assert_true(msg.sync.done_generation == (n == 0 ? 0 : 7) && msg.sync.done_n == n);
-        assert_true(msg.sync.joined == 7);
-        answer(&msg.sync, 0, 1, "x");
+        next_value();
+        assert_true(sync.done_generation == (n == 0 ? 0 : 7) && sync.done_n == n);
+        assert_true(sync.joined == 7);
+        answer(&sync, 0, 1, "x");
         pthread_join(c.thread, NULL);
         assert_int_equal(c.status, MU_OK);
         mu_values_free(&c.values);
     }
     call(&c, run, "other", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.done_generation == 0 && msg.sync.done_n == 0 && msg.sync.joined == 7);
-    assert_string_equal(msg.sync.last_tag, "names");
-    assert_true(msg.sync.last_generation == 7 && msg.sync.last_n == 3);
+    next_value();
+    assert_true(sync.done_generation == 0 && sync.done_n == 0 && sync.joined == 7);
+    assert_string_equal(sync.last_tag, "names");
+    assert_true(sync.last_generation == 7 && sync.last_n == 3);
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
 }
@@ -263,7 +271,7 @@ static void miss(const struct msg_sync *to, uint64_t generation, uint32_t round)
                            .round = round,
                            .text = "this worker's was lost with the orchestrator"};
 
-    fake_say(&agent, WIRE_SYNCED, &m);
+    say_values(&m);
 }
 
 static void *barrier_main(void *arg)
@@ -279,22 +287,21 @@ static void an_answer_that_is_lost_for_ever_fails_a_sync_but_opens_a_barrier(voi
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "names", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    miss(&msg.sync, 7, 4);
+    next_value();
+    miss(&sync, 7, 4);
     expect_status(&c, MU_EPEER, "'names': this worker's was lost with the orchestrator");
     c = (struct caller){.run = run, .tag = "names"};
     assert_int_equal(pthread_create(&c.thread, NULL, barrier_main, &c), 0);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.done_generation == 7 && msg.sync.done_n == 4);
-    miss(&msg.sync, 7, 5);
+    next_value();
+    assert_true(sync.done_generation == 7 && sync.done_n == 4);
+    miss(&sync, 7, 5);
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     call(&c, run, "names", "me", 10000);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.done_generation == 7 && msg.sync.done_n == 5);
+    next_value();
+    assert_true(sync.done_generation == 7 && sync.done_n == 5);
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
 }
@@ -303,13 +310,12 @@ static void one_that_is_no_member_claims_nothing(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     fake_generation(&agent, 8, "3 5");
     fake_told(run, 8);
     call(&c, run, "names", "me", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_true(msg.sync.joined == 0);
+    next_value();
+    assert_true(sync.joined == 0);
     fake_hurry(true); /* Nobody says that the others can do without it. */
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "");
@@ -344,12 +350,11 @@ static void the_end_of_the_run_ends_calls_that_wait(void **state)
     struct msg_ended ended = {.run = 1, .why = "it was shut down"};
     mu_run *run = join();
     struct caller a, b;
-    union wire_any msg;
 
     call(&a, run, "a", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     call(&b, run, "b", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     fake_say(&agent, WIRE_ENDED, &ended);
     expect_status(&a, MU_EDONE, "the run has ended: it was shut down");
     expect_status(&b, MU_EDONE, "the run has ended: it was shut down");
@@ -360,11 +365,10 @@ static void an_agent_that_dies_ends_calls_that_wait(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "a", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
-    answer(&msg.sync, 0, 3, "a");
+    next_value();
+    answer(&sync, 0, 3, "a");
     fake_die(&agent);
     expect_status(&c, MU_EPEER, "the agent of this node is gone");
     fake_leave(&agent, run);
@@ -377,12 +381,11 @@ static void an_answer_without_sense_ends_the_connection(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         mu_run *run = join();
         struct caller c;
-        union wire_any msg;
 
         call(&c, run, "a", "x", MU_FOREVER);
-        fake_next(&agent, WIRE_SYNC, &msg);
-        answer(&msg.sync, bad[i][0], bad[i][1], "a");
-        expect_status(&c, MU_EPROTO, "sent value");
+        next_value();
+        answer(&sync, bad[i][0], bad[i][1], "a");
+        expect_status(&c, MU_EPROTO, "sent a value");
         fake_leave(&agent, run);
     }
 }
@@ -391,10 +394,9 @@ static void leaving_ends_calls_of_other_threads(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "a", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     fake_leave(&agent, run);
     expect_status(&c, MU_EDONE, "this worker has left the run");
 }
@@ -404,10 +406,9 @@ static void giving_up_ends_calls_and_says_nothing_of_an_end(void **state)
 {
     mu_run *run = join();
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "a", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     assert_int_equal(mu_stop(run), MU_OK);
     expect_status(&c, MU_EDONE, "given up");
     assert_int_equal(mu_barrier(run, "b", MU_FOREVER), MU_EDONE);
@@ -427,7 +428,6 @@ static void what_can_not_be_sent_is_refused(void **state)
     static uint8_t large[MU_VALUE_MAX + 1];
     char tag[MU_TAG_MAX + 1];
     mu_run *run = join();
-    union wire_any msg;
     struct caller c;
 
     memset(tag, 't', sizeof(tag) - 1);
@@ -441,10 +441,10 @@ static void what_can_not_be_sent_is_refused(void **state)
     assert_int_equal(mu_sync(run, "t", NULL, 1, 0, NULL), MU_EINVAL);
     tag[MU_TAG_MAX - 1] = '\0';
     call(&c, run, tag, "x", MU_FOREVER); /* Nothing of the above was sent. */
-    fake_next(&agent, WIRE_SYNC, &msg);
-    assert_string_equal(msg.sync.tag, tag);
+    next_value();
+    assert_string_equal(sync.tag, tag);
     assert_int_equal(mu_barrier(run, tag, 0), MU_EBUSY);
-    answer(&msg.sync, 0, 1, "x");
+    answer(&sync, 0, 1, "x");
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     mu_values_free(&c.values);
@@ -457,14 +457,13 @@ static void the_largest_value_passes_both_ways(void **state)
     mu_run *run = join();
     struct msg_synced m = {.generation = 7, .total = 1, .data_n = MU_VALUE_MAX, .data = large};
     struct caller c;
-    union wire_any msg;
 
     call(&c, run, "a", "x", MU_FOREVER);
-    fake_next(&agent, WIRE_SYNC, &msg);
+    next_value();
     memset(large, 0xa5, sizeof(large));
-    m.worker = msg.sync.worker;
-    m.request = msg.sync.request;
-    fake_say(&agent, WIRE_SYNCED, &m);
+    m.worker = sync.worker;
+    m.request = sync.request;
+    say_values(&m);
     pthread_join(c.thread, NULL);
     assert_int_equal(c.status, MU_OK);
     assert_int_equal(c.values.items[0].data_n, MU_VALUE_MAX);
@@ -489,10 +488,8 @@ static void many_threads_may_wait_at_once(void **state)
             call(&c[i], run, tags[i], tags[i], 20000);
         }
         for (int i = 0; i < THREADS; i++) {
-            union wire_any msg;
-
-            fake_next(&agent, WIRE_SYNC, &msg);
-            got[i] = msg.sync;
+            next_value();
+            got[i] = sync;
         }
         fake_generation(&agent, 8 + (uint64_t)round, "4");
         for (int i = THREADS; i-- > 0;) {

@@ -2,6 +2,7 @@
  */
 #include "unit/run/run_kit.h"
 
+#include "lib/asks.h"
 #include "train/kind.h"
 #include "train/train.h"
 
@@ -9,6 +10,7 @@
 #include <string.h>
 
 static struct fake agent;
+static struct asks_frame frame;
 
 /* ---- a BLAS ---- */
 
@@ -293,32 +295,34 @@ static void end(struct asker *a, mu_run *run, int status)
     fake_leave(&agent, run);
 }
 
-static struct msg_config asked(enum config_verb verb)
+static struct asked next_asked(enum asked_verb verb)
 {
     union wire_any msg;
-    struct msg_config m = fake_next(&agent, WIRE_CONFIG, &msg)->config;
+    struct asked m;
 
+    assert_true(asks_is_asked(&fake_next(&agent, WIRE_ASK, &msg)->ask, &m));
     assert_int_equal(m.verb, verb);
     return m;
 }
 
-static void answer(const struct msg_config *to, int status, const char *value)
+static void answer(const struct asked *to, int status, const char *value)
 {
-    struct msg_setting m = {.worker = to->worker,
-                            .request = to->request,
-                            .status = status,
-                            .version = 1,
-                            .value_n = value != NULL ? (uint32_t)strlen(value) : 0,
-                            .value = (uint8_t *)(uintptr_t)value};
+    struct said m = {.worker = to->worker,
+                     .request = to->request,
+                     .status = status,
+                     .version = 1,
+                     .value_n = value != NULL ? (uint32_t)strlen(value) : 0,
+                     .value = (uint8_t *)(uintptr_t)value};
 
     memcpy(m.key, to->key, sizeof(m.key));
-    fake_say(&agent, WIRE_SETTING, &m);
+    asks_said(&frame, &m);
+    fake_say(&agent, WIRE_SAYS, &frame.says);
 }
 
 /* The text that the worker wants to leave, to be freed. */
-static char *put_asked(struct msg_config *m_out)
+static char *put_asked(struct asked *m_out)
 {
-    *m_out = asked(CONFIG_PUT);
+    *m_out = next_asked(ASKED_PUT);
     assert_true(m_out->expect == 0);
     assert_non_null(strstr(m_out->key, "muster/"));
     assert_non_null(strstr(m_out->key, "/kind"));
@@ -328,7 +332,7 @@ static char *put_asked(struct msg_config *m_out)
 static void forget_asked(uint32_t run)
 {
     if (run > 1) {
-        struct msg_config m = asked(CONFIG_REMOVE);
+        struct asked m = next_asked(ASKED_REMOVE);
 
         answer(&m, MU_ENOENT, NULL);
     }
@@ -338,7 +342,7 @@ static void the_first_leaves_its_text(void **state)
 {
     struct asker a;
     mu_run *run = begin(&a);
-    struct msg_config m;
+    struct asked m;
     char *text = put_asked(&m);
 
     expect_line(text, "state weights 16 bytes");
@@ -352,11 +356,11 @@ static void one_like_the_first_is_taken(void **state)
 {
     struct asker a;
     mu_run *run = begin(&a);
-    struct msg_config m;
+    struct asked m;
     char *text = put_asked(&m);
 
     answer(&m, MU_EEXIST, NULL);
-    m = asked(CONFIG_GET);
+    m = next_asked(ASKED_GET);
     answer(&m, MU_OK, text);
     end(&a, run, MU_OK);
     free(text);
@@ -365,7 +369,7 @@ static void one_like_the_first_is_taken(void **state)
 /* What the first of the run has left, with one word of its own changed. */
 static void meet_other(struct asker *a, mu_run **run_out, const char *from, const char *to)
 {
-    struct msg_config m;
+    struct asked m;
     char *text, *at, other[8192];
 
     *run_out = begin(a);
@@ -374,7 +378,7 @@ static void meet_other(struct asker *a, mu_run **run_out, const char *from, cons
     assert_non_null(at);
     snprintf(other, sizeof(other), "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     answer(&m, MU_EEXIST, NULL);
-    m = asked(CONFIG_GET);
+    m = next_asked(ASKED_GET);
     answer(&m, MU_OK, other);
     free(text);
 }
@@ -410,14 +414,14 @@ static void an_orchestrator_that_was_away_is_asked_again(void **state)
 {
     struct asker a;
     mu_run *run = begin(&a);
-    struct msg_config m;
+    struct asked m;
     char *text = put_asked(&m);
 
     answer(&m, MU_EAGAIN, NULL);
     free(text);
     text = put_asked(&m);
     answer(&m, MU_EEXIST, NULL); /* The first one was written after all. */
-    m = asked(CONFIG_GET);
+    m = next_asked(ASKED_GET);
     answer(&m, MU_OK, text);
     end(&a, run, MU_OK);
     free(text);
@@ -427,7 +431,7 @@ static void settings_that_can_not_be_read_are_an_error(void **state)
 {
     struct asker a;
     mu_run *run = begin(&a);
-    struct msg_config m;
+    struct asked m;
     char *text = put_asked(&m);
 
     answer(&m, MU_ELIMIT, NULL);

@@ -22,8 +22,8 @@ static uint8_t data[] = {0xd1, 0, 0xd3};
 /* ---- what was there in 1.0; fields of 1.1 have a value too ---- */
 
 static struct report reports[] = {
-    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}, 0},
-    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}, 0},
+    {1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 29500, 0, 0, 0, 0, 0, 0, {{0}}, 0, 0},
+    {2, 3, PHASE_EXITED, 137, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, 0, {{0}}, 0, 0},
 };
 static struct msg_reports all_reports = {4, 2, reports};
 static struct msg_welcome welcome = {0xabcdef, 4, 2, 1000, 600000, MODE_INPROCESS};
@@ -122,45 +122,12 @@ static const struct golden kept[] = {
 
 static struct msg_attach attach = {3, 0xc00c1e, 4711, 0};
 static struct msg_forget forget = {N3};
-static struct msg_sync sync = {N3, 5, 250, "t", 3, data, 6, 9, 4, "u", 5, 8};
-static struct msg_synced synced = {N3, 5, MU_ETIMEDOUT, 7, 1, 2, N4, "b:2", "no", 3, data, 9};
-static struct msg_ask ask = {ASK_FOLLOW, "j", 12};
-static struct msg_answer answer = {MU_ENOENT, 1, "no", 3, data};
-static struct msg_config config = {N3, 5, CONFIG_WATCH, "j", "k/", UINT64_MAX, 6, 250, 3, data};
-static struct msg_setting setting = {N3, 5, MU_ESTALE, 1, 0, 7, "k", "no", 3, data};
-static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why", 0, NULL};
-
 static const struct golden added[] = {
     {WIRE_ATTACH, &attach, NULL,
      "4d5354520101040010000000070000000000000008070605040302014bb6810a030000001e0cc000"
      "0000000067120000"},
     {WIRE_FORGET, &forget, NULL,
      "4d53545201010600080000000700000000000000080706050403020147d4c0590200000003000000"},
-    {WIRE_SYNC, &sync, NULL,
-     "4d5354520101070041000000070000000000000008070605040302017c402c070200000003000000"
-     "0500000000000000fa00000001007403000000d100d3060000000000000009000000040000000000"
-     "0000010075050000000000000008000000"},
-    {WIRE_SYNCED, &synced, NULL,
-     "4d53545201010800400000000700000000000000080706050403020194ae825e0200000003000000"
-     "0500000000000000f2ffffff0700000000000000010000000200000001000001040000000300623a"
-     "3202006e6f03000000d100d309000000"},
-    {WIRE_CONFIG, &config, NULL,
-     "4d5354520101090033000000070000000000000008070605040302019c63be0d0200000003000000"
-     "05000000000000000401006a02006b2fffffffffffffffff0600000000000000fa00000003000000"
-     "d100d3"},
-    {WIRE_SETTING, &setting, NULL,
-     "4d53545201010a002c0000000700000000000000080706050403020145683a3a0200000003000000"
-     "0500000000000000f7ffffff0100070000000000000001006b02006e6f03000000d100d3"},
-    {WIRE_ASK, &ask, NULL,
-     "4d535452010141000c0000000700000000000000080706050403020129e0c7890201006a0c000000"
-     "00000000"},
-    {WIRE_ANSWER, &answer, NULL,
-     "4d5354520101420010000000070000000000000008070605040302019d378a4ff8ffffff0102006e"
-     "6f03000000d100d3"},
-    {WIRE_EVENT, &event, NULL,
-     "4d535452010143003400000007000000000000000807060504030201af872e860d00000000000000"
-     "0068e5cf8b0100000201006a01006e02000000030000000700000000000000290000000000000003"
-     "00776879"},
 };
 
 static size_t unhex(const char *text, uint8_t *out)
@@ -321,7 +288,7 @@ static void bytes_of_1_0_are_understood_with_later_fields_zero(void **state)
 /* ---- what 1.2 made longer ---- */
 
 static struct msg_life life = {
-    N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n", {1, 2, 3, [31] = 32}, 0x11, "a:1",
+    N3, 2, 4, 1000, 600000, MODE_AUTO, "j", "n", {1, 2, 3, [31] = 32}, 0x11, "a:1", 0,
 };
 static const char life_1_1[] =
     "4d535452010105001f0000000700000000000000080706050403020121b6d4110200000003000000"
@@ -351,16 +318,10 @@ static void a_life_of_1_1_is_understood_and_1_2_says_more(void **state)
 
 /* ---- what 1.3 brought ---- */
 
-static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
-static struct msg_metrics all_metrics = {N3, 41, 2, metrics};
-static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0,     "",
-                             0, 1, FAULT_STATES, N4,  0, 0,  0, {{0}}, 0};
+static struct report hung = {2, 3, PHASE_EXITED, 143, 7, 41, 0, 0, "", 0, 1, FAULT_STATES, N4, 0,
+                             0, 0, {{0}},        0,   0};
 static struct msg_settle settle = {N3, 41, 1, {0x81}, {0xd1, 0xd2}, {0xc1}, 1, 0, 0, 0, 0, {{0}}};
 static struct msg_ended left = {2, 41, 0, "", 1};
-static struct msg_event numbers = {
-    6, 1000, 16, "j", "", 0, 7, 41, "", 2, metrics,
-};
-
 static const struct {
     enum wire_type type;
     const void *msg;
@@ -370,10 +331,6 @@ static const struct {
      "4d535452010301003d00000007000000000000000807060504030201a48f71a30200000003000000"
      "068f0000000700000000000000290000000000000000000000000000000000000000000000000000"
      "00000001010100000104000000"},
-    {WIRE_METRICS, &all_metrics,
-     "4d53545201030b0033000000070000000000000008070605040302012ce539470200000003000000"
-     "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
-     "00f87f"},
     {WIRE_READY, &ready,
      "4d5354520103310038000000070000000000000008070605040302016fa0bdc40200000003000000"
      "29000000000000000800000000000000d1d20000000000000000000000000000c100000000000000"
@@ -388,10 +345,6 @@ static const struct {
     {WIRE_ENDED, &left,
      "4d53545201032500100000000700000000000000080706050403020153b206950200000029000000"
      "0000000000000001"},
-    {WIRE_EVENT, &numbers,
-     "4d535452010343005300000007000000000000000807060504030201d17671970600000000000000"
-     "e8030000000000001001006a00000000000000000000070000000000000029000000000000000000"
-     "020000000e0004006c6f7373000000000000e03f0d0003006e616e000000000000f87f"},
 };
 
 static void what_1_3_brought_has_these_bytes(void **state)
@@ -443,8 +396,8 @@ static void what_1_4_brought_has_these_bytes(void **state)
 
 /* ---- what 1.5 added ---- */
 
-static struct report agreed = {1, 2, PHASE_IN,     0,  7,  41, 40, 8,     "a:1",
-                               0, 0, FAULT_STATES, N4, 30, 0,  0,  {{0}}, 0};
+static struct report agreed = {1,  2,  PHASE_IN, 0, 7,     41, 40, 8, "a:1", 0, 0, FAULT_STATES,
+                               N4, 30, 0,        0, {{0}}, 0,  0};
 static struct msg_attach carrier = {3, 0xc00c1e, 4711, 1};
 static struct msg_depot put = {DEPOT_PUT, "j", 41, 2, 5, 8, {0xa1, 0xa2}, 3, 100, 3, data};
 static struct msg_depot_says says = {DEPOT_READ, MU_ENOENT, "no", 2, 5, 8, {0xa1}, 1, 3, data};
@@ -486,7 +439,7 @@ static void what_1_5_brought_has_these_bytes(void **state)
 /* ---- what 1.6 added ---- */
 
 static struct report apart = {
-    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}, 0};
+    1, 2, PHASE_IN, 0, 7, 41, 40, 8, "a:1", 0, 0, 0, 0, 30, 7, 2, {{N3, 0}, {N4, 5000}}, 0, 0};
 static const char apart_1_6[] =
     "4d535452010601007000000007000000000000000807060504030201a949de8b0100000002000000"
     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
@@ -573,6 +526,61 @@ static void what_1_7_added_has_these_bytes(void **state)
     }
 }
 
+/* ---- what 1.8 brought ---- */
+
+static struct msg_ask a_question = {N3, 5, 3, 250, 9, "j", "k", 3, data};
+static struct msg_says an_answer = {N3, 5, MU_ESTALE, 1, 7, "k", "no", 3, data};
+static struct metric metrics[] = {{"loss", 0x3fe0000000000000}, {"nan", 0x7ff8000000000000}};
+static struct body_setting setting = {1, 3, data};
+static struct body_value value = {3, data, 6, 9, 4, "u", 5, 8};
+static struct body_values values = {7, 9, 1, 2, "b:2", 3, data};
+static struct body_metrics all_metrics = {41, 2, metrics};
+static struct body_text text = {3, data};
+static struct msg_event event = {13, 1700000000000, 2, "j", "n", N3, 7, 41, "why", 1, metrics};
+
+static const struct {
+    enum wire_type type;
+    const void *body;
+    const char *bytes;
+} bodies_1_8[] = {
+    {WIRE_BODY_SETTING, &setting, "0103000000d100d3"},
+    {WIRE_BODY_VALUE, &value,
+     "03000000d100d3060000000000000009000000040000000000000001007505000000000000000800"
+     "0000"},
+    {WIRE_BODY_VALUES, &values, "07000000000000000900000001000000020000000300623a3203000000d100d3"},
+    {WIRE_BODY_METRICS, &all_metrics,
+     "2900000000000000020000000e0004006c6f7373000000000000e03f0d0003006e616e0000000000"
+     "00f87f"},
+    {WIRE_BODY_TEXT, &text, "03000000d100d3"},
+    {WIRE_BODY_EVENT, &event,
+     "0d000000000000000068e5cf8b0100000201006a01006e0200000003000000070000000000000029"
+     "000000000000000300776879010000000e0004006c6f7373000000000000e03f"},
+};
+
+static void questions_of_1_8_have_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bodies_1_8); i++) {
+        uint8_t bytes[1024];
+        char hex[2048] = "";
+        size_t n = 0;
+
+        assert_int_equal(
+            wire_body_encode(bodies_1_8[i].type, bodies_1_8[i].body, bytes, sizeof(bytes), &n),
+            MU_OK);
+        assert_int_equal(bytes[0], WIRE_MINOR);
+        for (size_t k = 1; k < n; k++) {
+            snprintf(hex + 2 * (k - 1), 3, "%02x", bytes[k]);
+        }
+        assert_string_equal(hex, bodies_1_8[i].bytes);
+    }
+    expect_as(8, WIRE_ASK, &a_question,
+              "4d53545201080c002b000000070000000000000008070605040302016e4fe5c90200000003000000"
+              "05000000000000000300fa000000090000000000000001006a01006b03000000d100d3");
+    expect_as(8, WIRE_SAYS, &an_answer,
+              "4d53545201080d002b000000070000000000000008070605040302010f5d4ad40200000003000000"
+              "0500000000000000f7ffffff01070000000000000001006b02006e6f03000000d100d3");
+}
+
 static struct msg_ready folders = {
     N3, 41, 8, {0}, {0}, 0, 2, {{40, 7, SAVE_DURABLE, 41, 0xf01de4}, {41, 7, 0, 41, NO_FOLDER}}};
 static const char folders_1_7[] =
@@ -582,8 +590,8 @@ static const char folders_1_7[] =
     "e41df00000000000210029000000000000000700000000000000002900000000000000ffffffffff"
     "ffffff";
 
-static struct report unkept = {1, 2, PHASE_IN,      0, 7,  41, 40, 8,     "a:1",
-                               0, 0, FAULT_UNSAVED, 0, 30, 0,  0,  {{0}}, 1};
+static struct report unkept = {1, 2,  PHASE_IN, 0, 7,     41, 40, 8, "a:1", 0, 0, FAULT_UNSAVED,
+                               0, 30, 0,        0, {{0}}, 1,  0};
 static const char unkept_1_7[] =
     "4d53545201070100550000000700000000000000080706050403020109c5fe480100000002000000"
     "03000000000700000000000000290000000000000028000000000000000800000000000000030061"
@@ -607,6 +615,51 @@ static void a_ready_of_1_7_says_where_it_saves(void **state)
     expect_as(7, WIRE_READY, &folders, folders_1_7);
     decode(WIRE_READY, bytes, unhex(folders_1_7, bytes), &msg);
     assert_true(msg.ready.saved[0].folder == 0xf01de4 && msg.ready.saved[1].folder == NO_FOLDER);
+}
+
+/* ---- what 1.8 added ---- */
+
+static struct roster_entry helpers[] = {
+    {N3, 0x11, ROLE_PS, PHASE_SERVING, 1, "a:1"},
+    {N4, 0x12, ROLE_WORKER, PHASE_WARMING, 0, "b:2"},
+};
+static struct msg_roster roster = {2, 9, 2, helpers};
+static struct msg_renew renewal = {5, 7, 6, 1, 9};
+static struct rec_node helper_node = {"j", "n", 4, 0x1234, 0x11, 2, ROLE_PS, 3};
+static struct report asking = {1, 2, PHASE_SERVING, 0, 0, 0, 0, 0, "a:1", 0, 0, 0, 0, 0,
+                               0, 0, {{0}},         0, 1};
+
+static const struct {
+    enum wire_type type;
+    const void *msg;
+    const char *bytes;
+} of_1_8[] = {
+    {WIRE_ROSTER, &roster,
+     "4d535452010826004a000000070000000000000008070605040302010738c21f0200000009000000"
+     "00000000020000001b00020000000300000011000000000000000207010000000300613a311b0001"
+     "0000010400000012000000000000000001000000000300623a32"},
+    {WIRE_RENEW, &renewal,
+     "4d535452010811002400000007000000000000000807060504030201b451e30c0500000000000000"
+     "07000000000000000600000000000000010000000900000000000000"},
+    {WIRE_REPORT, &asking,
+     "4d535452010801005600000007000000000000000807060504030201a8ddbf160100000002000000"
+     "07000000000000000000000000000000000000000000000000000000000000000000000000030061"
+     "3a31000000000000000000000000000000000000000000000000000000000000000000000001"},
+    {WIRE_REC_NODE, &helper_node,
+     "0101010823000000a3c5a8ad01006a01006e04000000341200000000000011000000000000000200"
+     "00000203000000"},
+};
+
+static void what_1_8_added_has_these_bytes(void **state)
+{
+    for (size_t i = 0; i < ARRAY_LEN(of_1_8); i++) {
+        uint8_t bytes[1024];
+        union wire_any msg;
+
+        expect_as(8, of_1_8[i].type, of_1_8[i].msg, of_1_8[i].bytes);
+        decode(of_1_8[i].type, bytes, unhex(of_1_8[i].bytes, bytes), &msg);
+        expect_as(8, of_1_8[i].type, &msg, of_1_8[i].bytes);
+    }
 }
 
 /* The bytes of 1.1 above are those of a run that is over for all. */
@@ -669,8 +722,10 @@ int main(void)
         cmocka_unit_test(a_report_of_1_6_says_who_is_apart),
         cmocka_unit_test(a_settle_of_1_6_says_what_it_holds_and_where_it_went),
         cmocka_unit_test(what_1_7_added_has_these_bytes),
+        cmocka_unit_test(questions_of_1_8_have_these_bytes),
         cmocka_unit_test(a_ready_of_1_7_says_where_it_saves),
         cmocka_unit_test(a_report_of_1_7_says_that_nothing_is_kept),
+        cmocka_unit_test(what_1_8_added_has_these_bytes),
         cmocka_unit_test(an_end_of_1_1_is_nobodys_leaving),
         cmocka_unit_test(nothing_of_1_1_or_1_2_is_without_its_bytes),
     };

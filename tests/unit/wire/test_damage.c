@@ -200,23 +200,22 @@ static void expect(enum wire_type type, const void *msg, size_t at, uint64_t val
 
 static void a_refusal_names_message_field_and_place(void **state)
 {
-    struct msg_admin admin = {.verb = ADMIN_DRAIN, .job = "job", .node = "node"};
+    struct msg_ask ask = {.job = "job", .topic = "t"};
     struct report report = {.slot = 1, .addr = "host:1"};
     struct msg_reports reports = {.reports_n = 1, .reports = &report};
     struct rec_config config = {.job = "j", .key = "k"};
-    struct msg_answer answer = {.status = 1};
+    struct msg_says says = {.status = 1};
     const size_t end = wire_size(WIRE_REPORTS, &reports) - WIRE_HEADER_BYTES;
     char text[TEXT_MAX_LEN];
 
-    expect(WIRE_ADMIN, &admin, 0, ADMIN_N, 1, MU_EPROTO, "admin: verb at byte 0: no such value");
-    expect(WIRE_ADMIN, &admin, 1, NAME_MAX_LEN, 2, MU_ELIMIT,
-           "admin: job at byte 1: the string is too long");
-    expect(WIRE_ADMIN, &admin, 1, NAME_MAX_LEN - 1, 2, MU_EPROTO,
-           "admin: job at byte 1: the bytes end within it");
-    expect(WIRE_ADMIN, &admin, 4, '\n', 1, MU_EPROTO,
-           "admin: job at byte 1: it has control characters or is not UTF-8");
-    expect(WIRE_ADMIN, &admin, 6, 3, 2, MU_EPROTO, "admin: at byte 11: bytes are left over");
-    expect(WIRE_ANSWER, &answer, 4, 2, 1, MU_EPROTO, "answer: more at byte 4: no such value");
+    expect(WIRE_ASK, &ask, 30, NAME_MAX_LEN, 2, MU_ELIMIT,
+           "ask: job at byte 30: the string is too long");
+    expect(WIRE_ASK, &ask, 30, NAME_MAX_LEN - 1, 2, MU_EPROTO,
+           "ask: job at byte 30: the bytes end within it");
+    expect(WIRE_ASK, &ask, 33, '\n', 1, MU_EPROTO,
+           "ask: job at byte 30: it has control characters or is not UTF-8");
+    expect(WIRE_ASK, &ask, 35, 0, 2, MU_EPROTO, "ask: body at byte 37: the bytes end within it");
+    expect(WIRE_SAYS, &says, 20, 2, 1, MU_EPROTO, "says: more at byte 20: no such value");
     expect(WIRE_REPORTS, &reports, 8, SLOTS_MAX + 1, 4, MU_ELIMIT,
            "reports: reports at byte 8: there are too many");
     expect(WIRE_REPORTS, &reports, 8, SLOTS_MAX, 4, MU_EPROTO,
@@ -226,17 +225,17 @@ static void a_refusal_names_message_field_and_place(void **state)
     expect(WIRE_REPORTS, &reports, 22, PHASE_N, 1, MU_EPROTO,
            "reports: report.phase at byte 22: no such value");
     snprintf(text, sizeof(text), "reports: report.apart at byte %zu: the bytes end within it",
-             end - 5);
-    expect(WIRE_REPORTS, &reports, 12, end - 16, 2, MU_EPROTO, text);
-    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 5);
-    expect(WIRE_REPORTS, &reports, end - 5, APART_MAX + 1, 4, MU_ELIMIT, text);
+             end - 6);
+    expect(WIRE_REPORTS, &reports, 12, end - 17, 2, MU_EPROTO, text);
+    snprintf(text, sizeof(text), "reports: report.apart at byte %zu: there are too many", end - 6);
+    expect(WIRE_REPORTS, &reports, end - 6, APART_MAX + 1, 4, MU_ELIMIT, text);
     snprintf(text, sizeof(text), "reports: report.addr at byte %zu: the bytes end within it",
-             end - 37 - strlen(report.addr));
-    expect(WIRE_REPORTS, &reports, 12, end - 50, 2, MU_EPROTO, text);
-    expect(WIRE_ANSWER, &answer, 7, DATA_MAX + 1, 4, MU_ELIMIT,
-           "answer: data at byte 7: there are too many");
-    expect(WIRE_ANSWER, &answer, 7, DATA_MAX, 4, MU_EPROTO,
-           "answer: data at byte 7: the bytes end within it");
+             end - 38 - strlen(report.addr));
+    expect(WIRE_REPORTS, &reports, 12, end - 51, 2, MU_EPROTO, text);
+    expect(WIRE_SAYS, &says, 33, SAYS_BODY_MAX + 1, 4, MU_ELIMIT,
+           "says: body at byte 33: there are too many");
+    expect(WIRE_SAYS, &says, 33, SAYS_BODY_MAX, 4, MU_EPROTO,
+           "says: body at byte 33: the bytes end within it");
     expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX + 1, 4, MU_ELIMIT,
            "config: value at byte 15: there are too many");
     expect(WIRE_REC_CONFIG, &config, 15, CONFIG_VALUE_MAX, 4, MU_EPROTO,
@@ -253,7 +252,7 @@ static void a_row_of_an_unknown_type_is_refused_by_its_number(void **state)
     put_u16(buffer, 700);
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "record type 700 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "record type 700 of version 1.8 is not known to version 1.8");
     put_u16(buffer, WIRE_BYE); /* A message is no record. */
     mend(WIRE_REC_GONE, buffer, n);
     assert_int_equal(decode(WIRE_REC_GONE, buffer, n, &fault), MU_EPROTO);
@@ -272,7 +271,7 @@ static void what_is_no_frame_is_refused(void **state)
     put_u16(buffer + 6, WIRE_REC_GONE); /* A record is no message. */
     mend(WIRE_BYE, buffer, n);
     assert_int_equal(decode(WIRE_BYE, buffer, n, &fault), MU_EPROTO);
-    assert_string_equal(fault.text, "message type 258 of version 1.7 is not known to version 1.7");
+    assert_string_equal(fault.text, "message type 258 of version 1.8 is not known to version 1.8");
 }
 
 static void a_payload_of_another_length_than_its_header_says_is_refused(void **state)

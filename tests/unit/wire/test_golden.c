@@ -36,7 +36,7 @@ static void a_ready_frame_has_these_bytes(void **state)
     assert_int_equal(
         wire_encode(WIRE_READY, &ready, 7, 0x0102030405060708, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "4d535452 01 07 3100 3d000000 0700000000000000 0807060504030201 ed92a42f "
+               "4d535452 01 08 3100 3d000000 0700000000000000 0807060504030201 cc8b6302 "
                "0200000003000000 2900000000000000 0800000000000000 "
                "00000000000000000000000000000000 00000000000000000000000000000000 00 "
                "00000000");
@@ -153,7 +153,7 @@ static void a_config_record_has_these_bytes(void **state)
 
     assert_int_equal(wire_record_encode(WIRE_REC_CONFIG, &config, bytes, sizeof(bytes), &n), MU_OK);
     expect_hex(bytes, n,
-               "0a01 01 07 15000000 09bf3492 0000 01006b 0900000000000000 00 03000000 7600ff");
+               "0a01 01 08 15000000 7e70ce57 0000 01006b 0900000000000000 00 03000000 7600ff");
 }
 
 static void expect_line(enum wire_type type, const void *msg, uint64_t generation, const char *want)
@@ -172,10 +172,10 @@ static void lines_read_like_this(void **state)
     struct report reports[] = {{.slot = 0, .phase = PHASE_IN, .entered = 7, .addr = "10.0.0.1:99"},
                                {.slot = 1, .incarnation = 2, .phase = PHASE_EXITED}};
     struct msg_reports all = {.seq = 4, .reports_n = 2, .reports = reports};
-    struct msg_admin admin = {.verb = ADMIN_TAKEOVER, .job = "mnist"};
-    struct msg_answer answer = {.more = 1, .data_n = 4096};
+    struct msg_ask ask = {
+        .worker = wid_make(1, 0, 1), .request = 2, .kind = 5, .topic = "go", .body_n = 5};
+    struct msg_says says = {.more = 1, .body_n = 4096};
     struct msg_welcome welcome = {.store = 0xabcdef, .node = 4, .lease_ms = 1000};
-    struct msg_sync sync = {.worker = wid_make(1, 0, 1), .request = 2, .tag = "go", .data_n = 5};
     struct msg_ended ended = {.run = 1, .step = 9, .failed = 1, .why = "n2.0#1 exited with 3"};
 
     expect_line(WIRE_READY, &ready, 7,
@@ -198,13 +198,13 @@ static void lines_read_like_this(void **state)
     expect_line(WIRE_REPORTS, &all, 0,
                 "reports seq=4 reports=[slot=0 phase=in entered=7 addr=10.0.0.1:99, "
                 "slot=1 incarnation=2 phase=exited]");
-    expect_line(WIRE_ADMIN, &admin, 0, "admin verb=takeover job=mnist node=\"\"");
-    expect_line(WIRE_ANSWER, &answer, 0, "answer status=0 more=yes text=\"\" data=4096B");
+    expect_line(WIRE_SAYS, &says, 0,
+                "says worker=n0.0#0 request=0 status=0 more=yes at=0 topic=\"\" text=\"\" "
+                "body=4096B");
     expect_line(WIRE_WELCOME, &welcome, 0,
                 "welcome store=0xabcdef node=4 run=0 lease_ms=1000 orphan_ms=0 mode=auto");
-    expect_line(WIRE_SYNC, &sync, 0,
-                "sync worker=n1.0#1 request=2 wait_ms=0 tag=go data=5B "
-                "done_generation=0 done_n=0 joined=0 last_tag=\"\" last_generation=0 last_n=0");
+    expect_line(WIRE_ASK, &ask, 0,
+                "ask worker=n1.0#1 request=2 kind=5 wait_ms=0 at=0 job=\"\" topic=go body=5B");
     expect_line(WIRE_ENDED, &ended, 0,
                 "ended run=1 step=9 failed=yes why=\"n2.0#1 exited with 3\" left=no");
     expect_line((enum wire_type)9999, NULL, 0, "unknown");

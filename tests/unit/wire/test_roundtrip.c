@@ -167,18 +167,52 @@ static void samples_set_every_field_sooner_or_later(void **state)
     }
 }
 
+/* Bodies of questions and answers, in a frame that knows nothing of them. */
+static void a_body_comes_back_and_its_damage_is_found(void **state)
+{
+    static const uint16_t bodies[] = {
+#define T_BODY(number, NAME, ident, type) (number),
+#include "wire/table.def"
+    };
+    static uint64_t rooms[2][1 << 14];
+    static uint8_t bytes[SAYS_BODY_MAX], back[SAYS_BODY_MAX];
+    struct prng p;
+
+    prng_init(&p, 20);
+    for (size_t i = 0; i < 100 * ARRAY_LEN(bodies); i++) {
+        const enum wire_type type = (enum wire_type)bodies[i % ARRAY_LEN(bodies)];
+        struct wire_scratch in_room = {(uint8_t *)rooms[0], sizeof(rooms[0]), 0};
+        struct wire_scratch out_room = {(uint8_t *)rooms[1], sizeof(rooms[1]), 0};
+        union wire_any in, out;
+        size_t n = 0, back_n = 0;
+
+        assert_true(wire_is_body(type) && !wire_is_message(type) && !wire_is_record(type));
+        assert_int_equal(wire_sample(type, &p, LIST_MAX, &in, &in_room), MU_OK);
+        assert_int_equal(wire_body_encode(type, &in, bytes, sizeof(bytes), &n), MU_OK);
+        assert_int_equal(n, wire_body_size(type, &in));
+        assert_int_equal(wire_body_encode(type, &in, back, n - 1, &back_n), MU_ELIMIT);
+        assert_int_equal(wire_body_decode(type, bytes, n, &out, &out_room, NULL), MU_OK);
+        assert_int_equal(wire_body_encode(type, &out, back, sizeof(back), &back_n), MU_OK);
+        assert_int_equal(back_n, n);
+        assert_memory_equal(back, bytes, n);
+        assert_int_equal(wire_body_decode(type, bytes, 0, &out, &out_room, NULL), MU_EPROTO);
+        assert_int_not_equal(wire_body_decode(type, bytes, n - 1, &out, &out_room, NULL), MU_OK);
+        assert_int_not_equal(wire_body_decode(type, bytes, n + 1, &out, &out_room, NULL), MU_OK);
+    }
+}
+
 static void blobs_are_not_copied(void **state)
 {
     struct wire_scratch none = {NULL, 0, 0};
     uint8_t data[] = {1, 2, 3};
-    struct msg_answer answer = {.status = 1, .data_n = 3, .data = data};
+    struct msg_says says = {.status = 1, .body_n = 3, .body = data};
     struct wire_header h;
     union wire_any out;
     size_t n = 0;
 
-    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_OK);
+    assert_int_equal(wire_encode(WIRE_SAYS, &says, 0, 0, frame, sizeof(frame), &n), MU_OK);
     assert_int_equal(wire_frame_decode(frame, n, &h, &out, &none, NULL), MU_OK);
-    assert_ptr_equal(out.answer.data, frame + n - 3);
+    assert_ptr_equal(out.says.body, frame + n - 3);
 }
 
 static void lists_are_aligned_in_any_scratch(void **state)
@@ -232,29 +266,28 @@ static void a_full_scratch_is_a_limit_and_stays_as_it_was(void **state)
 
 static void what_no_decoder_takes_is_not_encoded(void **state)
 {
-    struct msg_admin admin = {.verb = ADMIN_DRAIN, .job = "a", .node = "b"};
-    struct msg_answer answer = {.data_n = 1, .data = NULL};
+    struct msg_attach attach = {.why = ATTACH_N};
+    struct msg_ask ask = {.job = "a", .topic = "b"};
+    struct msg_says says = {.body_n = 1, .body = NULL};
     struct msg_reports reports = {.reports_n = SLOTS_MAX + 1};
     struct report many[SLOTS_MAX + 1] = {{0}};
     size_t n = 7;
 
-    admin.verb = ADMIN_N;
-    assert_int_equal(wire_encode(WIRE_ADMIN, &admin, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
-    admin.verb = ADMIN_DRAIN;
-    admin.job[0] = '\n';
-    assert_int_equal(wire_encode(WIRE_ADMIN, &admin, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
-    memset(admin.job, 'x', sizeof(admin.job));
-    assert_int_equal(wire_encode(WIRE_ADMIN, &admin, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
-    admin.job[NAME_MAX_LEN - 1] = '\0';
-    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
-    answer.data = frame;
-    answer.data_n = DATA_MAX + 1;
-    assert_int_equal(wire_encode(WIRE_ANSWER, &answer, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    assert_int_equal(wire_encode(WIRE_ATTACH, &attach, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    ask.job[0] = '\n';
+    assert_int_equal(wire_encode(WIRE_ASK, &ask, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    memset(ask.job, 'x', sizeof(ask.job));
+    assert_int_equal(wire_encode(WIRE_ASK, &ask, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    ask.job[NAME_MAX_LEN - 1] = '\0';
+    assert_int_equal(wire_encode(WIRE_SAYS, &says, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
+    says.body = frame;
+    says.body_n = SAYS_BODY_MAX + 1;
+    assert_int_equal(wire_encode(WIRE_SAYS, &says, 0, 0, frame, sizeof(frame), &n), MU_EINVAL);
     reports.reports = many;
     assert_int_equal(wire_encode(WIRE_REPORTS, &reports, 0, 0, frame, sizeof(frame), &n),
                      MU_EINVAL);
     assert_int_equal(n, 7);
-    assert_int_equal(wire_encode(WIRE_ADMIN, &admin, 0, 0, frame, sizeof(frame), &n), MU_OK);
+    assert_int_equal(wire_encode(WIRE_ASK, &ask, 0, 0, frame, sizeof(frame), &n), MU_OK);
 }
 
 static void encode_record_as_frame(void *arg)
@@ -284,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whatever_is_encoded_decodes_to_the_same),
         cmocka_unit_test(samples_set_every_field_sooner_or_later),
+        cmocka_unit_test(a_body_comes_back_and_its_damage_is_found),
         cmocka_unit_test(blobs_are_not_copied),
         cmocka_unit_test(lists_are_aligned_in_any_scratch),
         cmocka_unit_test(a_full_scratch_is_a_limit_and_stays_as_it_was),

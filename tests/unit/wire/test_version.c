@@ -196,7 +196,7 @@ static void another_major_is_refused_by_the_header_naming_both(void **state)
 
     assert_int_equal(decode_changed(4, WIRE_MAJOR + 1, 0, &fault), MU_EVERSION);
     assert_int_equal(fault.status, MU_EVERSION);
-    assert_string_equal(fault.text, "this side speaks wire version 1.7, the other 2.7: "
+    assert_string_equal(fault.text, "this side speaks wire version 1.8, the other 2.8: "
                                     "install the same major version of muster on both");
     assert_int_equal(decode_changed(4, 0, 0, &fault), MU_EVERSION);
     assert_int_equal(decode_changed(4, 0, 0, NULL), MU_EVERSION);
@@ -228,14 +228,14 @@ static void a_record_of_another_major_or_an_unknown_newer_type_is_a_version_erro
     put_u32(bytes + 8, 0);
     put_u32(bytes + 8, crc32c(0, bytes, n));
     assert_int_equal(wire_record_decode(bytes, n, &type, &out, &s, &fault), MU_EVERSION);
-    assert_non_null(strstr(fault.text, "the other 3.7"));
+    assert_non_null(strstr(fault.text, "the other 3.8"));
     bytes[2] = WIRE_MAJOR;
     bytes[3] = WIRE_MINOR + 1;
     put_u16(bytes, 999);
     put_u32(bytes + 8, 0);
     put_u32(bytes + 8, crc32c(0, bytes, n));
     assert_int_equal(wire_record_decode(bytes, n, &type, &out, &s, &fault), MU_EVERSION);
-    assert_string_equal(fault.text, "record type 999 of version 1.8 is not known to version 1.7");
+    assert_string_equal(fault.text, "record type 999 of version 1.9 is not known to version 1.8");
 }
 
 int main(void)
