@@ -123,7 +123,7 @@ static int check_metrics(struct tasks *t, const struct tasks_report *r, uint8_t 
     const struct pass *p = pass_of(t, r->items[0].id);
     bool fresh;
 
-    if (r->metrics_n == 0 || verdict != TASK_NEW) {
+    if (r->metrics_n == 0 || (r->items_n == 1 && verdict != TASK_NEW)) {
         return MU_OK;
     }
     if (r->items_n != 1 || r->items[0].failed || p->kind != TASK_EVALUATION) {

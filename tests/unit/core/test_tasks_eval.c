@@ -279,6 +279,21 @@ static void metrics_that_make_no_sense_are_refused(void **state)
     assert_int_equal(evaluate(A, &task, &odd, 1, values, 24), MU_EINVAL);
     assert_int_equal(evaluate(A, &task, &big, 1, values, 64000), MU_EINVAL);
     assert_int_equal(evaluate(A, &task, means, 2, values, 31), MU_EINVAL);
+    /* With two tasks it would not be known whose they are, also if one does not count. */
+    struct task_item two[] = {{99, 1, 0, false}, {task.id, task.attempt, 0, false}};
+    struct tasks_report both = {.worker = A,
+                                .number = 1000,
+                                .acked = 999,
+                                .items_n = 2,
+                                .items = two,
+                                .metrics_n = 2,
+                                .metrics = means,
+                                .values_n = 32,
+                                .values = values};
+    uint8_t verdicts[2];
+    bool pending;
+    assert_int_equal(tasks_report(kit, &both, kit_now_ms, &kit_out, verdicts, &pending, NULL, 0),
+                     MU_EINVAL);
     assert_int_equal(evaluate(A, &task, means, 2, values, 32), MU_OK);
     task = kit_take(A);
     assert_int_equal(evaluate(A, &task, &other, 1, values, 16), MU_EINVAL);
