@@ -13,7 +13,7 @@ _muster()
         return
     fi
     case $before in
-    --token-file | --data | --log-dir | --ckpt-dir | --to | --http-cert | --http-key)
+    --token-file | --data | --out | --log-dir | --ckpt-dir | --to | --http-cert | --http-key)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -f -- "$word"))
         return
@@ -28,6 +28,11 @@ _muster()
         COMPREPLY=($(compgen -W 'shm tcp shm,tcp' -- "$word"))
         return
         ;;
+    --compressor)
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W 'none snappy gzip' -- "$word"))
+        return
+        ;;
     --role)
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W 'agent viewer operator' -- "$word"))
@@ -35,11 +40,12 @@ _muster()
         ;;
     esac
     if [[ $COMP_CWORD -eq 2 && $word != -* && ($command == bench || $command == ckpt || \
-        $command == config || $command == resize) ]]; then
+        $command == config || $command == data || $command == resize) ]]; then
         local words=auto
 
         [[ $command == config ]] && words='get list put rm watch'
         [[ $command == bench ]] && words=allreduce
+        [[ $command == data ]] && words='ls cat verify pack'
         [[ $command == ckpt ]] && words='ls save show verify rm export'
         # shellcheck disable=SC2207
         COMPREPLY=($(compgen -W "$words" -- "$word"))

@@ -670,6 +670,111 @@ MU_API int mu_config_remove(mu_run *run, const char *key, uint64_t expect, int64
 MU_API int mu_config_watch(mu_run *run, const char *key, uint64_t after, int64_t timeout_ms,
                            mu_settings *settings_out);
 
+/* ---- reading and writing records ----
+ *
+ * A reader is a row of records, numbered from 0, in one file or many, whatever their format. It is
+ * indexed once, when it is opened, and may then be used by any number of threads, each with a scan
+ * of its own. It needs no run. docs/data.md tells of the formats. */
+typedef struct mu_reader mu_reader;
+typedef struct mu_scan mu_scan; /* used by one thread at a time; the reader outlives it */
+
+enum mu_type { MU_BYTES, MU_TEXT, MU_INTEGER, MU_REAL, MU_NULL };
+
+typedef struct mu_column {
+    const char *name;
+    enum mu_type type;
+    const char *detail; /* what the format calls its type: "jpeg", "u8[28,28]", "INTEGER" */
+} mu_column;
+
+/* A value of a record that has columns. data is what is stored; numbers are in integer or real too.
+ */
+typedef struct mu_field {
+    const char *name;
+    enum mu_type type;
+    const void *data;
+    size_t n;
+    int64_t integer;
+    double real;
+} mu_field;
+
+/* Valid until the next call with the same scan. */
+typedef struct mu_record {
+    uint64_t number;
+    const void *data; /* all of it, as it is stored */
+    size_t n;
+    const mu_field *fields; /* none if the format has no columns */
+    uint32_t fields_n;
+} mu_record;
+
+/* A part of a reader's records: most often a file. */
+typedef struct mu_reader_shard {
+    const char *name;   /* the file's path */
+    const char *format; /* "recordio", "csv", … */
+    uint64_t first;     /* number in the reader of its first record */
+    uint64_t records;
+    uint64_t chunks;    /* of RecordIO; otherwise 0 */
+    uint64_t bytes;     /* as they are stored */
+    uint64_t skipped;   /* damaged places left out, as the option skip=yes has it */
+    const char *packed; /* "none", "snappy", "gzip", "zlib", "zstd", "mixed" */
+} mu_reader_shard;
+
+/* A reader of your own. Functions give MU_OK or a status; begin, columns and close may be NULL. */
+typedef struct mu_reader_calls {
+    size_t size; /* of this struct */
+    /* Told once: names and numbers of records are copied, the rest is ignored. */
+    int (*shards)(void *arg, const mu_reader_shard **shards_out, size_t *n_out);
+    int (*columns)(void *arg, const mu_column **columns_out, size_t *n_out); /* copied */
+    /* What a scan needs for itself; begin() and end() are called by the scan's thread. */
+    int (*begin)(void *arg, void **scan_out);
+    void (*end)(void *arg, void *scan);
+    /* Record `number` of that shard, from 0. record_out->number is set by the library; what it
+     * points to stays as it is until the next call with the same scan. Called by many threads. */
+    int (*read)(void *arg, void *scan, size_t shard, uint64_t number, mu_record *record_out);
+    void (*close)(void *arg);
+} mu_reader_calls;
+
+/* Each source is a file, a folder (the files below it, by name) or a pattern ("data/part-*"); with
+ * a format in front ("csv:FILE"), and options behind it ("sqlite:FILE?table=t&columns=a,b").
+ * Without a format it is found out from what is in the file. `options` hold for all sources:
+ * "skip=yes&header=no"; NULL: none.
+ *
+ * MU_ENOENT, MU_ECORRUPT (mu_error() names file and offset), MU_EINVAL: a format or an option can't
+ * be. MU_ELIMIT, MU_EIO, MU_ENOMEM. */
+MU_API int mu_reader_open(const char *const *sources, size_t n, const char *options,
+                          mu_reader **reader_out);
+/* arg is given: calls->close(arg) is called by mu_reader_close(), or before an error is returned.
+ */
+MU_API int mu_reader_custom(const mu_reader_calls *calls, void *arg, mu_reader **reader_out);
+MU_API void mu_reader_close(mu_reader *reader); /* NULL is fine */
+
+MU_API uint64_t mu_reader_records(const mu_reader *reader);
+/* Both as long as the reader lives. */
+MU_API const mu_reader_shard *mu_reader_shards(const mu_reader *reader, size_t *n_out);
+MU_API const mu_column *mu_reader_columns(const mu_reader *reader, size_t *n_out);
+
+/* Records [first, first + n), as far as there are any; UINT64_MAX: to the end. MU_EINVAL: first is
+ * behind the end. MU_ENOMEM. */
+MU_API int mu_scan_open(mu_reader *reader, uint64_t first, uint64_t n, mu_scan **scan_out);
+/* MU_EDONE: no more; it says so every time. MU_ECORRUPT: this one is damaged, and the next call
+ * goes on behind it. MU_ESTALE: the file was changed. MU_EIO, MU_ENOMEM. */
+MU_API int mu_scan_next(mu_scan *scan, mu_record *record_out);
+/* Any record of the reader; mu_scan_next() goes on where it was. MU_EINVAL: there is none of that
+ * number. */
+MU_API int mu_scan_at(mu_scan *scan, uint64_t number, mu_record *record_out);
+MU_API void mu_scan_close(mu_scan *scan); /* NULL is fine */
+
+/* A file of records in RecordIO. It is seen under its name when it is finished. */
+typedef struct mu_writer mu_writer;
+
+/* options: "compressor=none|snappy|gzip&chunk=BYTES" (snappy, 256 KiB); NULL. */
+MU_API int mu_writer_open(const char *path, const char *options, mu_writer **writer_out);
+/* After an error every call gives that error again. MU_EINVAL: it is finished. */
+MU_API int mu_writer_put(mu_writer *writer, const void *data, size_t n);
+/* All of it is on the disk, and has its name. */
+MU_API int mu_writer_finish(mu_writer *writer);
+/* One that was not finished leaves nothing behind. NULL is fine. */
+MU_API void mu_writer_close(mu_writer *writer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -26,6 +26,12 @@ static PyMethodDef functions[] = {
            "the caller keeps there."),
     {"copy", py_memory_copy, METH_VARARGS,
      PyDoc_STR("copy(to, from, nbytes)\n\nBetween two addresses, without the GIL.")},
+    METHOD(
+        "records_open", py_records_open,
+        "records_open(sources, options=\"\") -> Records\n\nFiles, folders and patterns as one row "
+        "of records."),
+    METHOD("writer_open", py_writer_open,
+           "writer_open(path, options=\"\") -> Writer\n\nA new RecordIO file."),
     {"describe", span_describe, METH_O,
      PyDoc_STR("describe(object) -> (address, nbytes, dtype)\n\nOf a buffer or a tensor with "
                "__dlpack__; dtype -1: none that can be reduced.")},
@@ -90,7 +96,8 @@ PyMODINIT_FUNC PyInit__muster(void)
         return NULL;
     }
     if (py_error_init(module) < 0 || py_memory_init(module) < 0 || py_work_init(module) < 0 ||
-        py_call_init(module) < 0 || py_run_init(module) < 0 || add_constants(module) < 0 ||
+        py_call_init(module) < 0 || py_run_init(module) < 0 || py_records_init(module) < 0 ||
+        add_constants(module) < 0 ||
         PyModule_AddStringConstant(module, "VERSION", mu_version()) < 0) {
         Py_DECREF(module);
         return NULL;

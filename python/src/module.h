@@ -152,6 +152,12 @@ extern PyMethodDef py_train_methods[];   /* train.c */
 extern PyMethodDef py_setup_methods[];   /* setup.c: what training is told before it begins */
 extern PyMethodDef py_config_methods[];  /* config.c */
 
+/* ---- files of records (records.c) ---- */
+
+int py_records_init(PyObject *module);
+PyObject *py_records_open(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *py_writer_open(PyObject *module, PyObject *args, PyObject *kwargs);
+
 /* ---- the rest ---- */
 
 int py_work_init(PyObject *module);                           /* work.c */

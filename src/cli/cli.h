@@ -9,7 +9,7 @@
 #define EXIT_USAGE 2       /* it was not asked for rightly */
 #define EXIT_UNREACHABLE 3 /* no orchestrator answers there */
 #define EXIT_DENIED 4      /* no token, or not the right one */
-#define EXIT_NOT_FOUND 5   /* there is no such job, node, setting or checkpoint */
+#define EXIT_NOT_FOUND 5   /* there is no such job, node, setting, checkpoint or file */
 #define EXIT_CONFLICT 6    /* the setting was changed by somebody else meanwhile */
 
 /* Where an orchestrator listens unless it is told otherwise. */
@@ -35,6 +35,7 @@ int cli_unknown(const char *name);
 int bench_main(int argc, char **argv);
 int ckpt_main(int argc, char **argv);
 int config_main(int argc, char **argv);
+int data_main(int argc, char **argv);
 int drain_main(int argc, char **argv);
 int events_main(int argc, char **argv);
 int help_main(int argc, char **argv);

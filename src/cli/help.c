@@ -29,7 +29,7 @@ static void exit_codes(void)
            "  %d            it was not asked for rightly: an unknown option, a bad value\n"
            "  %d            no orchestrator could be reached\n"
            "  %d            no token, or not the right one\n"
-           "  %d            there is no such job, node, setting or checkpoint\n"
+           "  %d            there is no such job, node, setting, checkpoint or file\n"
            "  %d            the setting was changed by somebody else meanwhile\n\n"
            "`muster run` passes on its script's exit code; 128 + N when signal N killed it.\n",
            EXIT_USAGE, EXIT_UNREACHABLE, EXIT_DENIED, EXIT_NOT_FOUND, EXIT_CONFLICT);

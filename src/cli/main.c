@@ -14,6 +14,7 @@ const struct cli_command cli_commands[] = {
     {"events", "show what has happened and what happens", events_main, false},
     {"config", "read, change and watch a job's settings", config_main, false},
     {"ckpt", "list, verify, remove and export checkpoints", ckpt_main, false},
+    {"data", "list, print, verify and pack files of records", data_main, false},
     {"resize", "say how many nodes a job is to have", resize_main, false},
     {"drain", "let a node leave its job", drain_main, false},
     {"takeover", "start a job over that has lost all its members", takeover_main, false},

@@ -1,22 +1,12 @@
-/* Texts of errors, one per thread, and how long callers wait. */
+/* Texts of errors, and how long callers wait. */
 #include "run/run.h"
-
-#include <stdarg.h>
-#include <stdio.h>
-
-static _Thread_local char last[ERROR_MAX];
-
-const char *mu_error(void)
-{
-    return last;
-}
 
 int run_fail(int status, const char *fmt, ...)
 {
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(last, sizeof(last), fmt, args);
+    (void)error_vsay(status, fmt, args);
     va_end(args);
     return status;
 }

@@ -9,6 +9,7 @@
 #define RUN_RUN_H
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "comm/comm.h"
 #include "core/config.h"
 #include "core/text.h"
@@ -17,8 +18,6 @@
 
 #include <pthread.h>
 #include <sys/types.h>
-
-#define ERROR_MAX 512
 
 /* Something that was asked of the orchestrator, through the agent. Most often on its caller's
  * stack; on the list from its first frame to its answer. */

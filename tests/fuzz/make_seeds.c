@@ -617,6 +617,85 @@ static void make_depot_trips(const char *folder)
     write_seed(folder, "depot_says", "remove", buffer, 1 + 30);
 }
 
+/* ---- data ---- */
+
+static size_t put_le(size_t at, uint64_t v, int width)
+{
+    for (int i = 0; i < width; i++) {
+        buffer[at + (size_t)i] = (uint8_t)(v >> 8 * i);
+    }
+    return at + (size_t)width;
+}
+
+/* Two chunks; the fuzzer makes their sums right. */
+static void make_chunks(const char *folder, const char *name, bool b, uint32_t compressor,
+                        const void *payload, size_t payload_n, uint32_t records)
+{
+    size_t at = 1;
+
+    buffer[0] = b ? 3 : 1;
+    for (int i = 0; i < 2; i++) {
+        at = put_le(at, 0x01020304, 4);
+        at = put_le(at, b ? records : 0, 4);
+        at = put_le(at, b ? 0 : compressor, 4);
+        at = put_le(at, b ? compressor + 1 : payload_n, 4);
+        at = put_le(at, b ? payload_n : records, 4);
+        memcpy(buffer + at, payload, payload_n);
+        at += payload_n;
+    }
+    write_seed(folder, "data_recordio", name, buffer, at);
+}
+
+static void make_data(const char *folder)
+{
+    static const char *const csv[] = {"a,b\n1,\"x \"\"y\"\"\nz\"\n\n2,\n",
+                                      "\xef\xbb\xbfn\r\n1e3\r\n-1\r\n", "a,b\n1\n1,2,3\n\"open"};
+    static const char *const mds[] = {"{\"version\": 2, \"shards\": [{\"format\": \"mds\", "
+                                      "\"version\": 2, \"samples\": 1, \"compression\": null, "
+                                      "\"column_names\": [\"a\", \"b\"], \"column_encodings\": "
+                                      "[\"int\", \"str\"], \"column_sizes\": [8, null], "
+                                      "\"raw_data\": {\"basename\": \"s.mds\", \"bytes\": 40, "
+                                      "\"hashes\": {\"sha1\": \"00\"}}, \"zip_data\": null}]}",
+                                      "{\"shards\": []}", "[]"};
+    static const uint8_t plain[] = "\x03\0\0\0one\0\0\0\0";
+    static const uint8_t framed[] = "\xff\x06\0\0sNaPpY\x01\x0f\0\0\0\0\0\0\x03\0\0\0one\0\0\0\0";
+    static const uint8_t block[] = "\x0b\x28\x03\0\0\0one\0\0\0\0";
+    static const uint8_t idx[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
+    size_t at;
+
+    write_texts(folder, "data_csv", csv, sizeof(csv) / sizeof(csv[0]));
+    write_texts(folder, "data_mds", mds, sizeof(mds) / sizeof(mds[0]));
+    make_chunks(folder, "a-none", false, 0, plain, sizeof(plain) - 1, 2);
+    make_chunks(folder, "a-snappy", false, 1, framed, sizeof(framed) - 1, 2);
+    make_chunks(folder, "b-none", true, 0, plain, sizeof(plain) - 1, 2);
+    make_chunks(folder, "b-snappy", true, 1, block, sizeof(block) - 1, 2);
+    write_seed(folder, "data_idx", "u8", idx, sizeof(idx));
+    buffer[0] = 1;
+    at = put_le(1, 3, 8);
+    at = put_le(at, 0, 4);
+    memcpy(buffer + at, "one", 3);
+    at = put_le(at + 3, 0, 4);
+    at = put_le(at, 0, 8);
+    at = put_le(at, 0, 8);
+    write_seed(folder, "data_tfrecord", "two", buffer, at);
+    memset(buffer, 0, 2048);
+    for (size_t head = 0; head < 2048; head += 1024) {
+        unsigned sum = 0;
+
+        sprintf((char *)buffer + head, "a.%s", head == 0 ? "txt" : "cls");
+        sprintf((char *)buffer + head + 124, "%011o", 3u);
+        memset(buffer + head + 148, ' ', 8);
+        buffer[head + 156] = '0';
+        memcpy(buffer + head + 257, "ustar\00000", 8);
+        for (size_t i = 0; i < 512; i++) {
+            sum += buffer[head + i];
+        }
+        sprintf((char *)buffer + head + 148, "%06o", sum);
+        memcpy(buffer + head + 512, "abc", 3);
+    }
+    write_seed(folder, "data_tar", "two", buffer, 2048);
+}
+
 int main(int argc, char **argv)
 {
     struct prng p;
@@ -646,5 +725,6 @@ int main(int argc, char **argv)
     make_manifests(argv[1]);
     make_depot_lists(argv[1]);
     make_depot_trips(argv[1]);
+    make_data(argv[1]);
     return 0;
 }
