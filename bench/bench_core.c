@@ -205,7 +205,7 @@ static void run_open(struct run *r, struct shape shape)
     r->members = malloc(workers * sizeof(*r->members));
     r->order = malloc(shape.nodes * sizeof(*r->order));
     mu_assert(r->members != NULL && r->order != NULL);
-    mu_assert(cluster_init(&config, &r->c) == MU_OK);
+    mu_assert(cluster_init(&config, NULL, &r->c) == MU_OK);
     shuffle(r->order, shape.nodes);
     cluster_start(r->c, r->now_ms, 0, &r->fx);
 }

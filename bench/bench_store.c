@@ -3,7 +3,7 @@
  * usage: bench_store [DIR]   a directory on the disk to measure; the current one if missing */
 #include "bench.h"
 
-#include "store/sqlite.h"
+#include "store/store.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -60,12 +60,13 @@ static void count_done(void *arg, uint64_t cookie, int status, uint64_t seq)
 
 static struct store *open_in(const char *dir, struct waker *w, uint64_t *replayed)
 {
-    struct store_sqlite_config config = {.dir = dir, .notify = {wake, w}};
+    struct store_notify notify = {wake, w};
     struct store_replay replay = {replayed, no_snapshot, count_record};
-    char error[STORE_ERROR_MAX];
+    char error[STORE_ERROR_MAX], url[300];
     struct store *st = NULL;
 
-    if (store_sqlite_open(&config, &replay, &st, error) != MU_OK) {
+    snprintf(url, sizeof(url), "sqlite:%s", dir);
+    if (store_open(url, &replay, &notify, &st, error) != MU_OK) {
         fprintf(stderr, "%s\n", error);
         exit(1);
     }

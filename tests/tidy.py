@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 # A folder includes only itself and those before it.
-LAYERS = ['base', 'core', 'wire', 'store', 'ckpt', 'depot', 'net', 'http', 'proc', 'link', 'comm', 'data', 'ps',
-          'run', 'train', 'orchestrator', 'agent', 'cli']
+LAYERS = ['base', 'core', 'wire', 'store', 'journal', 'ckpt', 'depot', 'net', 'http', 'proc', 'link', 'comm',
+          'data', 'ps', 'run', 'train', 'orchestrator', 'agent', 'cli']
 
 PURE = ['core', 'wire']
 PURE_HEADERS = {'muster.h', 'inttypes.h', 'limits.h', 'stdarg.h', 'stdbool.h', 'stddef.h',

@@ -45,18 +45,8 @@ static void *pool_init(struct cluster *c, size_t n, size_t size)
     return calloc(n, size);
 }
 
-static bool settings_init(struct cluster *c)
-{
-    int rc = c->settings == NULL ? MU_ENOMEM : MU_OK;
-
-    for (uint32_t i = 0; rc == MU_OK && i < c->config.jobs_max; i++) {
-        rc = config_init(&c->settings[i], "job", &c->config.settings);
-        c->memory += config_memory(&c->settings[i]);
-    }
-    return rc == MU_OK;
-}
-
-int cluster_init(const struct cluster_config *config, struct cluster **c_out)
+int cluster_init(const struct cluster_config *config, struct config_table *settings,
+                 struct cluster **c_out)
 {
     struct cluster *c;
     struct heap_item *items;
@@ -69,11 +59,11 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
         return MU_ENOMEM;
     }
     c->config = *config;
+    c->settings = settings;
     c->memory = sizeof(*c);
     for (c->buckets = 16; c->buckets < config->nodes_max * 2; c->buckets *= 2) {
     }
     c->jobs = pool_init(c, config->jobs_max, sizeof(*c->jobs));
-    c->settings = pool_init(c, config->jobs_max, sizeof(*c->settings));
     c->nodes = pool_init(c, config->nodes_max, sizeof(*c->nodes));
     c->workers = pool_init(c, config->workers_max, sizeof(*c->workers));
     c->scratch = pool_init(c, config->workers_max, sizeof(*c->scratch));
@@ -87,10 +77,10 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
     c->memories = pool_init(c, config->memories_max, sizeof(*c->memories));
     items = pool_init(c, (size_t)config->nodes_max * 2, sizeof(*items));
     heap_init(&c->heap, items, config->nodes_max * 2);
-    if (!settings_init(c) || c->jobs == NULL || c->nodes == NULL || c->workers == NULL ||
-        c->scratch == NULL || c->helpers == NULL || c->picked == NULL || c->ranking == NULL ||
-        c->loads == NULL || c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL ||
-        c->memories == NULL || items == NULL) {
+    if (c->jobs == NULL || c->nodes == NULL || c->workers == NULL || c->scratch == NULL ||
+        c->helpers == NULL || c->picked == NULL || c->ranking == NULL || c->loads == NULL ||
+        c->by_name == NULL || c->by_number == NULL || c->by_conn == NULL || c->memories == NULL ||
+        items == NULL) {
         cluster_close(c);
         return MU_ENOMEM;
     }
@@ -102,7 +92,7 @@ int cluster_init(const struct cluster_config *config, struct cluster **c_out)
         c->nodes[i].next = i + 1 < config->nodes_max ? i + 1 : NONE;
     }
     c->touched = c->filled_job = NONE;
-    c->next_node = 1;
+    c->next_node = c->nodes_floor = 1;
     c->jobs_due_ms = NEVER;
     *c_out = c;
     return MU_OK;
@@ -113,10 +103,6 @@ void cluster_close(struct cluster *c)
     if (c == NULL) {
         return;
     }
-    for (uint32_t i = 0; c->settings != NULL && i < c->config.jobs_max; i++) {
-        config_close(&c->settings[i]);
-    }
-    free(c->settings);
     free(c->jobs);
     free(c->nodes);
     free(c->workers);
@@ -165,13 +151,13 @@ void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct 
     for (uint32_t i = 0; i < c->config.jobs_max; i++) {
         if (c->jobs[i].used) {
             c->jobs[i].newcomer_ms = c->jobs[i].published_ms = now_ms;
-            c->jobs[i].ended_ms = MIN(c->jobs[i].ended_ms, wall_ms); /* That clock may go back. */
+            c->jobs[i].over_ms = MIN(c->jobs[i].ended_ms, wall_ms); /* That clock may go back. */
             roster_restart(&c->jobs[i]);
             job_touch(c, &c->jobs[i]);
         }
     }
     for (uint32_t i = 0; i < c->config.memories_max; i++) {
-        c->memories[i].ended_ms = MIN(c->memories[i].ended_ms, wall_ms);
+        c->memories[i].over_ms = MIN(c->memories[i].ended_ms, wall_ms);
     }
     say_note(fx, &(struct note){.kind = NOTE_RESTARTED});
     cluster_settle(c, fx);
@@ -304,11 +290,7 @@ static int on_write_failed(struct cluster *c, const struct event *e, struct effe
         j = job_of(c, r->u.forgotten.job);
         j->forgetting = false;
         break;
-    case RECORD_CONFIG:
-        config_abort(job_settings(c, job_of(c, r->u.config.job)));
-        break;
-    case RECORD_DRAIN: /* The asker is told by the driver. */
-    case RECORD_N:
+    default: /* Who asked for a drain is told by the driver. */
         break;
     }
     if (j != NULL) {
@@ -335,8 +317,6 @@ static int dispatch(struct cluster *c, const struct event *e, struct effects *fx
         return on_closed(c, e, fx);
     case EVENT_ADMIN:
         return on_admin(c, e, fx);
-    case EVENT_CONFIG:
-        return on_config(c, e, fx);
     case EVENT_MODE:
         return on_mode(c, e, fx);
     case EVENT_WRITE_FAILED:
@@ -354,6 +334,7 @@ int cluster_step(struct cluster *c, const struct event *e, struct effects *fx)
     live_tick(c, fx);
     jobs_tick(c);
     cluster_settle(c, fx);
+    c->taken_over = NULL;
     return rc;
 }
 

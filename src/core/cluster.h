@@ -16,10 +16,12 @@
 #ifndef CORE_CLUSTER_H
 #define CORE_CLUSTER_H
 
-#include "core/config.h"
-#include "core/message.h"
+#include "core/config_table.h"
 
 struct cluster;
+
+extern const struct machine_type
+    cluster_machine; /* state: a struct cluster; fx: a struct effects */
 
 struct cluster_config {
     uint32_t jobs_max;
@@ -37,46 +39,12 @@ struct cluster_config {
     uint32_t
         linger_ms;  /* who comes so soon after the end of a run, and has not seen that, is told */
     uint64_t store; /* this store's id; agents of another are refused */
-    struct config_limits settings; /* of each job */
-    bool adopt;                    /* agents of another store come in as newcomers */
+    bool adopt;     /* agents of another store come in as newcomers */
+    struct config_limits settings; /* of each job: for config_table_init() */
 };
 
 /* Sane times for a cluster of machines on one network; the store's id is left 0. */
 struct cluster_config cluster_defaults(void);
-
-enum record_kind {
-    RECORD_JOB,
-    RECORD_NODE,
-    RECORD_GONE,
-    RECORD_GENERATION,
-    RECORD_ACTIVE,
-    RECORD_FINISHED,
-    RECORD_SPENT,
-    RECORD_CHECKPOINT,
-    RECORD_CONFIG,
-    RECORD_DRAIN,
-    RECORD_HEAL,
-    RECORD_FORGOTTEN,
-    RECORD_N
-};
-
-struct record {
-    enum record_kind kind;
-    union {
-        struct rec_job job;
-        struct rec_node node;
-        struct rec_gone gone;
-        struct generation generation;
-        struct rec_active active;
-        struct rec_finished finished;
-        struct rec_spent spent;
-        struct rec_checkpoint checkpoint;
-        struct rec_config config;
-        struct rec_drain drain;
-        struct rec_heal heal;
-        struct rec_forgotten forgotten;
-    } u;
-};
 
 enum note_kind {
     NOTE_JOINED,
@@ -132,6 +100,7 @@ enum effect_kind {
 struct effect {
     enum effect_kind kind;
     uint32_t conn; /* messages: the connection to send it on */
+    bool asked;    /* a record: what the event's request asked for, which it answers */
     union {
         const struct record *record;
         const struct msg_welcome *welcome;
@@ -159,19 +128,8 @@ enum event_kind {
     EVENT_BYE,
     EVENT_CLOSED, /* the connection is gone */
     EVENT_ADMIN,
-    EVENT_CONFIG,      /* a change of a job's settings */
     EVENT_MODE,        /* u.job names the job and the mode that its first worker decided */
     EVENT_WRITE_FAILED /* this record will never be durable */
-};
-
-/* A change of a job's settings (core/config.h). One change per job is on its way at a time:
- * MU_EAGAIN while there is another. MU_ENOENT: there is no such job, or no such key to remove. When
- * it is not taken a sentence is in why (cap bytes). */
-struct config_wish {
-    const char *job;
-    struct config_request request;
-    char *why;
-    size_t cap;
 };
 
 /* `conn` is the driver's number of the connection it came by, never 0 and not reused
@@ -186,15 +144,16 @@ struct event {
         const struct msg_reports *reports;
         const struct msg_bye *bye;
         const struct msg_admin *admin;
-        const struct config_wish *config;
         const struct rec_job *job;
         const struct record *record;
     } u;
 };
 
 /* On success the cluster is the caller's, released by cluster_close(). MU_EINVAL when the
- * times make no sense together, MU_ENOMEM. */
-int cluster_init(const struct cluster_config *config, struct cluster **c_out);
+ * times make no sense together, MU_ENOMEM. settings: what it reads, and hears of by their records;
+ * borrowed for its life, NULL: there are none. */
+int cluster_init(const struct cluster_config *config, struct config_table *settings,
+                 struct cluster **c_out);
 void cluster_close(struct cluster *c);
 
 /* The store's id, which the driver learns only when it has replayed it; before cluster_start(). */
@@ -205,15 +164,19 @@ void cluster_set_store(struct cluster *c, uint64_t store);
  * longer than an orchestrator lives. */
 void cluster_start(struct cluster *c, uint64_t now_ms, uint64_t wall_ms, struct effects *fx);
 
-/* MU_OK, or why a request was not taken (admin, config): nothing has changed then. */
+/* MU_OK, or why a request (admin, mode) was not taken: nothing has changed then. */
 int cluster_step(struct cluster *c, const struct event *e, struct effects *fx);
 
 /* `r` is durable. While the journal is replayed fx is NULL. MU_ECORRUPT when the record
  * contradicts those before it; the cluster is unchanged then. */
 int cluster_apply(struct cluster *c, const struct record *r, struct effects *fx);
 
-/* Hands out the records that rebuild the durable state: a snapshot. */
-void cluster_dump(struct cluster *c, struct effects *fx);
+/* A change of a job's settings: the record that makes it, which is then on its way
+ * (config_check()); its value is the request's own pointer. One change per job at a time: MU_EAGAIN
+ * while there is another. MU_ENOENT: there is no such job, or no such key to remove. When it is not
+ * taken a sentence is in why (cap bytes). */
+int cluster_wish(struct cluster *c, const char *job, const struct config_request *q,
+                 struct record *r_out, char *why, size_t cap);
 
 /* When EVENT_TICK is wanted next. */
 uint64_t cluster_deadline(const struct cluster *c);

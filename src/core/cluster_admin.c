@@ -14,11 +14,12 @@ static int want_drain(struct cluster *c, struct job *j, const char *name, struct
         return MU_ENOENT;
     }
     r.u.drain.node = n->number;
-    say_record(fx, &r);
+    say_record(fx, &r, true);
     return MU_OK;
 }
 
-static void say_finished(struct cluster *c, struct job *j, struct record *r, struct effects *fx)
+static void say_finished(struct cluster *c, struct job *j, struct record *r, bool asked,
+                         struct effects *fx)
 {
     strcpy(r->u.finished.job, j->name);
     r->u.finished.run = j->run;
@@ -26,7 +27,7 @@ static void say_finished(struct cluster *c, struct job *j, struct record *r, str
     /* Where nobody was left to see it, nobody is late. */
     r->u.finished.at_ms = j->nodes_n > 0 ? c->wall_zero_ms + c->now_ms : 0;
     j->finishing = true;
-    say_record(fx, r);
+    say_record(fx, r, asked);
 }
 
 void record_finished(struct cluster *c, struct job *j, bool ended, const char *why,
@@ -35,7 +36,7 @@ void record_finished(struct cluster *c, struct job *j, bool ended, const char *w
     struct record r = {.kind = RECORD_FINISHED, .u.finished.ended = ended};
 
     strcpy(r.u.finished.why, why);
-    say_finished(c, j, &r, fx);
+    say_finished(c, j, &r, false, fx);
 }
 
 void record_failed(struct cluster *c, struct job *j, struct effects *fx, const char *fmt, ...)
@@ -49,15 +50,18 @@ void record_failed(struct cluster *c, struct job *j, struct effects *fx, const c
     va_start(args, fmt);
     text_vsay(r.u.finished.why, sizeof(r.u.finished.why), fmt, args);
     va_end(args);
-    say_finished(c, j, &r, fx);
+    say_finished(c, j, &r, false, fx);
 }
 
 static int want_shutdown(struct cluster *c, struct job *j, struct effects *fx)
 {
+    struct record r = {.kind = RECORD_FINISHED, .u.finished.ended = 1};
+
     if (j->ended || j->finishing) {
         return j->ended ? MU_EDONE : MU_EAGAIN;
     }
-    record_finished(c, j, true, "it was shut down", fx);
+    strcpy(r.u.finished.why, "it was shut down");
+    say_finished(c, j, &r, true, fx);
     return MU_OK;
 }
 
@@ -96,6 +100,7 @@ int on_admin(struct cluster *c, const struct event *e, struct effects *fx)
         return want_drain(c, j, m->node, fx);
     case ADMIN_TAKEOVER:
         j->takeover_asked = j->tally.survivors_n == 0;
+        c->taken_over = j->takeover_asked ? j : NULL;
         job_touch(c, j);
         return j->takeover_asked ? MU_OK : MU_EBUSY;
     case ADMIN_SHUTDOWN:
@@ -117,7 +122,7 @@ void record_mode(const struct job *j, uint8_t mode, struct effects *fx)
                                  .mode = mode}};
 
     strcpy(r.u.job.job, j->name);
-    say_record(fx, &r);
+    say_record(fx, &r, false);
 }
 
 int on_mode(struct cluster *c, const struct event *e, struct effects *fx)

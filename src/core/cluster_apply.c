@@ -82,6 +82,13 @@ void job_free(struct cluster *c, struct job *j)
     j->run = 0;
 }
 
+/* Numbers below it are nobody's any more. */
+void numbers_given(struct cluster *c, uint32_t floor)
+{
+    c->nodes_floor = MAX(c->nodes_floor, floor);
+    c->next_node = MAX(c->next_node, floor);
+}
+
 /* ---- one function per record ---- */
 
 static int apply_job(struct cluster *c, const struct rec_job *r, struct effects *fx)
@@ -89,6 +96,9 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
     struct job *j = job_find(c, r->job);
     bool decided;
 
+    if (r->nodes_floor > NUMBER_MAX || r->generation_floor > INT64_MAX) {
+        return MU_ECORRUPT;
+    }
     if (j == NULL) {
         j = job_make(c, r->job);
     }
@@ -101,7 +111,7 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
     j->max_restarts = r->max_restarts;
     j->mode = r->mode;
     j->creating = j->deciding = j->deserted = false;
-    c->next_node = MAX(c->next_node, r->nodes_floor);
+    numbers_given(c, r->nodes_floor);
     j->number = MAX(j->number, r->generation_floor);
     j->next_number = MAX(j->next_number, j->number);
     if (r->run > j->run) {
@@ -111,7 +121,8 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         forget_tombs(c, job_index(c, j));
         j->run = r->run;
         j->members_n = j->active_n = 0;
-        j->active = j->checkpoint = j->saved = j->step = j->finished_step = j->ended_ms = 0;
+        j->active = j->checkpoint = j->saved = j->step = j->finished_step = 0;
+        j->ended_ms = j->over_ms = 0;
         j->checkpoint_before = 0;
         j->heal = (struct heal){0};
         j->faulted = false;
@@ -123,7 +134,8 @@ static int apply_job(struct cluster *c, const struct rec_job *r, struct effects 
         j->futile_n = 0;
         j->blame.until_ms = 0;
         j->stepped = false;
-        wish_forget(c, j);
+        j->wish = (struct wish){0}; /* What was wanted of the last run is not wanted of this: */
+        nodes_unlist(c, j);         /* those settings go with this record. */
     }
     if (decided) {
         job_refresh(c, j); /* Whoever helps does so in another way now. */
@@ -160,8 +172,8 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     struct job *j = job_find(c, r->job);
     struct node *n, *old;
 
-    if (j == NULL || r->node == 0 || node_by_number(c, r->node) != NULL || r->slots == 0 ||
-        r->slots > SLOTS_MAX || r->role >= ROLE_N) {
+    if (j == NULL || r->node == 0 || r->node >= NUMBER_MAX || node_by_number(c, r->node) != NULL ||
+        r->slots == 0 || r->slots > SLOTS_MAX || r->role >= ROLE_N) {
         return MU_ECORRUPT;
     }
     old = node_by_name_durable(c, job_index(c, j), r->name);
@@ -181,7 +193,7 @@ static int apply_node(struct cluster *c, const struct rec_node *r, struct effect
     n->unheard = fx == NULL && !MUTATED(ROSTER_AWAITS_ALL);
     n->state = NODE_UP;
     node_number(c, n, r->node);
-    c->next_node = MAX(c->next_node, r->node + 1);
+    numbers_given(c, r->node + 1);
     if (old != NULL) {
         replace_node(c, old, n, fx);
     }
@@ -290,7 +302,8 @@ static int apply_generation(struct cluster *c, const struct generation *g, struc
 {
     struct job *j = job_find(c, g->job);
 
-    if (j == NULL || g->run != j->run || g->number <= j->number || g->members_n == 0) {
+    if (j == NULL || g->run != j->run || g->number <= j->number || g->number > INT64_MAX ||
+        g->members_n == 0) {
         return MU_ECORRUPT;
     }
     for (uint32_t i = 0; i < g->members_n; i++) {
@@ -394,7 +407,7 @@ static int apply_finished(struct cluster *c, const struct rec_finished *r, struc
         return MU_OK;
     }
     j->ended = true;
-    j->ended_ms = r->at_ms;
+    j->ended_ms = j->over_ms = r->at_ms;
     j->pending = false;
     j->members_n = j->active_n = 0;
     clear_members(c, j, true);
@@ -516,18 +529,15 @@ static int apply_record(struct cluster *c, const struct record *r, struct effect
         return apply_spent(c, &r->u.spent, fx);
     case RECORD_CHECKPOINT:
         return apply_checkpoint(c, &r->u.checkpoint, fx);
-    case RECORD_CONFIG:
-        return apply_config(c, &r->u.config, fx);
     case RECORD_DRAIN:
         return apply_drain(c, &r->u.drain, fx);
     case RECORD_HEAL:
         return apply_heal(c, &r->u.heal, fx);
     case RECORD_FORGOTTEN:
         return apply_forgotten(c, &r->u.forgotten);
-    case RECORD_N:
-        break;
+    default:
+        return MU_ECORRUPT;
     }
-    return MU_ECORRUPT;
 }
 
 int cluster_apply(struct cluster *c, const struct record *r, struct effects *fx)
@@ -539,3 +549,50 @@ int cluster_apply(struct cluster *c, const struct record *r, struct effects *fx)
     }
     return rc;
 }
+
+/* ---- the machine ---- */
+
+static int take(void *cluster, const struct record *r, void *fx)
+{
+    return cluster_apply(cluster, r, fx);
+}
+
+static int hear(void *cluster, const struct record *r, void *fx)
+{
+    if (r->kind == RECORD_CONFIG) {
+        hear_config(cluster, &r->u.config, fx);
+        if (fx != NULL) {
+            cluster_settle(cluster, fx);
+        }
+    }
+    return MU_OK;
+}
+
+static void failed(void *cluster, const struct record *r, uint64_t now_ms, void *fx)
+{
+    struct event e = {.kind = EVENT_WRITE_FAILED, .now_ms = now_ms, .u.record = r};
+
+    cluster_step(cluster, &e, fx);
+}
+
+static uint64_t deadline(const void *cluster)
+{
+    return cluster_deadline(cluster);
+}
+
+static void tick(void *cluster, uint64_t now_ms, void *fx)
+{
+    cluster_step(cluster, &(struct event){.kind = EVENT_TICK, .now_ms = now_ms}, fx);
+}
+
+const struct machine_type cluster_machine = {
+    .name = "cluster",
+    .first = RECORD_JOB,
+    .last = RECORD_CLUSTER_LAST,
+    .apply = take,
+    .hear = hear,
+    .failed = failed,
+    .dump = cluster_dump,
+    .deadline = deadline,
+    .tick = tick,
+};

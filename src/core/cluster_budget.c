@@ -89,7 +89,7 @@ static void charge(struct cluster *c, struct node *n, uint32_t slot, uint32_t in
     count_futile(c, &c->jobs[n->job], n, code, fx);
     strcpy(r.u.spent.job, j->name);
     strcpy(r.u.spent.name, n->name);
-    say_record(fx, &r);
+    say_record(fx, &r, false);
 }
 
 /* ---- whose fault ---- */

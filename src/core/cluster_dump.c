@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void dump_job(struct cluster *c, const struct job *j, struct effects *fx)
+static void dump_job(struct cluster *c, const struct job *j, struct sink *to)
 {
     struct record r = {.kind = RECORD_JOB,
                        .u.job = {.run = j->run,
@@ -11,16 +11,16 @@ static void dump_job(struct cluster *c, const struct job *j, struct effects *fx)
                                  .max = j->max,
                                  .max_restarts = j->max_restarts,
                                  .mode = j->mode,
-                                 .nodes_floor = c->next_node}};
+                                 .nodes_floor = c->nodes_floor}};
 
     strcpy(r.u.job.job, j->name);
     if (j->members_n == 0) {
         r.u.job.generation_floor = j->number;
     }
-    say_record(fx, &r);
+    to->put(to, &r);
 }
 
-static void dump_node(struct cluster *c, const struct node *n, struct effects *fx)
+static void dump_node(struct cluster *c, const struct node *n, struct sink *to)
 {
     struct record r = {.kind = RECORD_NODE};
 
@@ -32,10 +32,10 @@ static void dump_node(struct cluster *c, const struct node *n, struct effects *f
     r.u.node.slots = n->slots;
     r.u.node.role = n->role;
     r.u.node.place = n->place;
-    say_record(fx, &r);
+    to->put(to, &r);
 }
 
-static void dump_spent(struct cluster *c, const struct node *n, struct effects *fx)
+static void dump_spent(struct cluster *c, const struct node *n, struct sink *to)
 {
     for (uint32_t s = 0; s < n->slots; s++) {
         const struct worker *w = node_worker(c, n, s);
@@ -47,31 +47,13 @@ static void dump_spent(struct cluster *c, const struct node *n, struct effects *
         if (w->spent != 0) {
             strcpy(r.u.spent.job, c->jobs[n->job].name);
             strcpy(r.u.spent.name, n->name);
-            say_record(fx, &r);
-        }
-    }
-}
-
-/* Nameless nodes (replaced by a newer one of their name) come first, as they did. */
-static void dump_nodes(struct cluster *c, struct effects *fx)
-{
-    for (int named = 0; named < 2; named++) {
-        for (uint32_t i = 0; i < c->config.nodes_max; i++) {
-            struct node *n = &c->nodes[i];
-
-            if (n->state != NODE_UP && n->state != NODE_GONE) {
-                continue;
-            }
-            if ((node_by_name_durable(c, n->job, n->name) == n) == (named != 0)) {
-                dump_node(c, n, fx);
-                dump_spent(c, n, fx);
-            }
+            to->put(to, &r);
         }
     }
 }
 
 /* Only the membership of the active generation still matters once another is published. */
-static void dump_active(struct cluster *c, struct job *j, struct effects *fx)
+static void dump_active(struct cluster *c, struct job *j, struct sink *to)
 {
     struct record r = {
         .kind = RECORD_GENERATION,
@@ -98,11 +80,11 @@ static void dump_active(struct cluster *c, struct job *j, struct effects *fx)
             }
         }
     }
-    say_record(fx, &r);
-    say_record(fx, &active);
+    to->put(to, &r);
+    to->put(to, &active);
 }
 
-static void dump_generations(struct cluster *c, struct job *j, struct effects *fx)
+static void dump_generations(struct cluster *c, struct job *j, struct sink *to)
 {
     struct record r = {.kind = RECORD_GENERATION};
     struct record active = {.kind = RECORD_ACTIVE, .u.active.generation = j->active};
@@ -111,18 +93,18 @@ static void dump_generations(struct cluster *c, struct job *j, struct effects *f
         return;
     }
     if (j->active != 0 && j->active != j->number && !job_heals(j)) {
-        dump_active(c, j, fx);
+        dump_active(c, j, to);
     }
     generation_fill(c, j, &r.u.generation);
-    say_record(fx, &r);
+    to->put(to, &r);
     if (j->active == j->number) {
         strcpy(active.u.active.job, j->name);
-        say_record(fx, &active);
+        to->put(to, &active);
     }
 }
 
 /* While the job heals this is what has given up its generation; later it only remembers. */
-static void dump_heal(const struct job *j, bool heals, struct effects *fx)
+static void dump_heal(const struct job *j, bool heals, struct sink *to)
 {
     struct record r = {.kind = RECORD_HEAL,
                        .u.heal = {.run = j->run,
@@ -134,11 +116,11 @@ static void dump_heal(const struct job *j, bool heals, struct effects *fx)
 
     if (j->heal.generation != 0 && heals == job_heals(j)) {
         strcpy(r.u.heal.job, j->name);
-        say_record(fx, &r);
+        to->put(to, &r);
     }
 }
 
-static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
+static void dump_rest(const struct job *j, struct sink *to)
 {
     struct record ckpt = {.kind = RECORD_CHECKPOINT,
                           .u.checkpoint = {.run = j->run, .step = j->checkpoint}};
@@ -154,42 +136,133 @@ static void dump_rest(struct cluster *c, struct job *j, struct effects *fx)
         struct record before = ckpt;
 
         before.u.checkpoint.step = j->checkpoint_before;
-        say_record(fx, &before);
+        to->put(to, &before);
     }
     strcpy(finished.u.finished.job, j->name);
     strcpy(finished.u.finished.why, j->why);
-    say_record(fx, &ckpt);
-    dump_settings(c, j, fx);
+    to->put(to, &ckpt);
     if (j->finished) {
-        say_record(fx, &finished);
+        to->put(to, &finished);
     }
 }
 
-void cluster_dump(struct cluster *c, struct effects *fx)
-{
-    dump_memories(c, fx);
-    for (uint32_t i = 0; i < c->config.jobs_max; i++) {
-        if (c->jobs[i].used && c->jobs[i].run != 0) {
-            dump_job(c, &c->jobs[i], fx);
-        }
-    }
-    dump_nodes(c, fx);
-    for (uint32_t i = 0; i < c->config.jobs_max; i++) {
-        if (c->jobs[i].used && c->jobs[i].run != 0) {
-            dump_heal(&c->jobs[i], false, fx);
-            dump_generations(c, &c->jobs[i], fx);
-            dump_heal(&c->jobs[i], true, fx);
-            dump_rest(c, &c->jobs[i], fx);
-        }
-    }
-    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
-        const struct node *n = &c->nodes[i];
+/* ---- in pieces ---- */
 
-        if (n->state == NODE_GONE) {
-            say_record(fx, &(struct record){.kind = RECORD_GONE,
-                                            .u.gone = {.node = n->number, .ended = n->saw_end}});
-        } else if (n->state == NODE_UP && n->drained) {
-            say_record(fx, &(struct record){.kind = RECORD_DRAIN, .u.drain.node = n->number});
+#define NODES_AT_ONCE 64
+#define MEMORIES_AT_ONCE 64
+
+enum { PART_MEMORIES, PART_JOBS, PART_NODES, PART_REST, PART_LEFT, PARTS_N };
+
+/* The used job that comes next by name: where in the pool one is says when its first agent came. */
+static struct job *next_job(struct cluster *c, struct cursor *at)
+{
+    const struct job *last = at->at == 0 ? NULL : &c->jobs[at->at - 1];
+    struct job *next = NULL;
+
+    for (uint32_t i = 0; i < c->config.jobs_max; i++) {
+        struct job *j = &c->jobs[i];
+
+        if (j->used && j->run != 0 && (last == NULL || strcmp(j->name, last->name) > 0) &&
+            (next == NULL || strcmp(j->name, next->name) < 0)) {
+            next = j;
         }
     }
+    at->at = next == NULL ? 0 : job_index(c, next) + 1;
+    return next;
+}
+
+/* All durable nodes by number, in `picked`; how many there are. */
+static uint32_t sort_nodes(struct cluster *c)
+{
+    struct heap heap;
+    uint32_t n = 0;
+
+    heap_init(&heap, c->ranking, c->config.nodes_max);
+    for (uint32_t i = 0; i < c->config.nodes_max; i++) {
+        if (c->nodes[i].state == NODE_UP || c->nodes[i].state == NODE_GONE) {
+            heap_push(&heap, c->nodes[i].number, i);
+        }
+    }
+    for (; heap_top(&heap) != NULL; heap_pop(&heap)) {
+        c->picked[n++] = heap_top(&heap)->value;
+    }
+    return n;
+}
+
+static void dump_left(const struct node *n, struct sink *to)
+{
+    if (n->state == NODE_GONE) {
+        to->put(to, &(struct record){.kind = RECORD_GONE,
+                                     .u.gone = {.node = n->number, .ended = n->saw_end}});
+    } else if (n->drained) {
+        to->put(to, &(struct record){.kind = RECORD_DRAIN, .u.drain.node = n->number});
+    }
+}
+
+/* True: there are more nodes. */
+static bool dump_nodes(struct cluster *c, struct cursor *at, struct sink *to)
+{
+    uint32_t end;
+
+    if (at->at == 0) {
+        at->after = sort_nodes(c);
+    }
+    end = (uint32_t)MIN(at->after, at->at + NODES_AT_ONCE);
+    for (; at->at < end; at->at++) {
+        const struct node *n = &c->nodes[c->picked[at->at]];
+
+        if (at->part == PART_LEFT) {
+            dump_left(n, to);
+        } else {
+            dump_node(c, n, to); /* before one of its name that has replaced it */
+            dump_spent(c, n, to);
+        }
+    }
+    return at->at < at->after;
+}
+
+/* True: there are more jobs. */
+static bool dump_jobs(struct cluster *c, struct cursor *at, struct sink *to)
+{
+    struct job *j = next_job(c, at);
+
+    if (j != NULL && at->part == PART_JOBS) {
+        dump_job(c, j, to);
+    } else if (j != NULL) {
+        dump_heal(j, false, to);
+        dump_generations(c, j, to);
+        dump_heal(j, true, to);
+        dump_rest(j, to);
+    }
+    return j != NULL;
+}
+
+static bool dump_memories(struct cluster *c, struct cursor *at, struct sink *to)
+{
+    uint32_t end = MIN(c->config.memories_max, at->at + MEMORIES_AT_ONCE);
+
+    for (; at->at < end; at->at++) {
+        dump_memory(c, at->at, to);
+    }
+    return at->at < c->config.memories_max;
+}
+
+bool cluster_dump(void *cluster, struct cursor *at, struct sink *to)
+{
+    bool more;
+
+    if (at->part == PARTS_N) {
+        return false;
+    }
+    if (at->part == PART_MEMORIES) {
+        more = dump_memories(cluster, at, to);
+    } else if (at->part == PART_JOBS || at->part == PART_REST) {
+        more = dump_jobs(cluster, at, to);
+    } else {
+        more = dump_nodes(cluster, at, to);
+    }
+    if (!more) {
+        *at = (struct cursor){.part = at->part + 1};
+    }
+    return true;
 }

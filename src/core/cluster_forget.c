@@ -28,37 +28,43 @@ void memory_drop(struct cluster *c, const char *job)
     const struct memory *m = memory_find(c, job);
 
     if (m != NULL) {
-        c->memories[m - c->memories] = (struct memory){0};
+        /* The older ones move up: what is free is taken first, as in a ring without holes. */
+        const uint32_t max = c->config.memories_max;
+        uint32_t i = (uint32_t)(m - c->memories);
+
+        for (; i != c->memories_at; i = (i + max - 1) % max) {
+            c->memories[i] = c->memories[(i + max - 1) % max];
+        }
+        c->memories[i] = (struct memory){0};
     }
 }
 
-static void remember(struct cluster *c, const struct rec_forgotten *r)
+static void remember(struct cluster *c, const struct rec_forgotten *r, uint64_t over_ms)
 {
     c->memories[c->memories_at] = (struct memory){.name = r->name,
                                                   .run = r->run,
                                                   .generation = r->generation,
                                                   .step = r->step,
                                                   .done = r->done != 0,
-                                                  .ended_ms = r->at_ms};
+                                                  .ended_ms = r->at_ms,
+                                                  .over_ms = over_ms};
     c->memories_at = (c->memories_at + 1) % c->config.memories_max;
 }
 
-void dump_memories(const struct cluster *c, struct effects *fx)
+void dump_memory(const struct cluster *c, uint32_t i, struct sink *to)
 {
-    for (uint32_t i = 0; i < c->config.memories_max; i++) {
-        const struct memory *m = &c->memories[(c->memories_at + i) % c->config.memories_max];
-        struct record r = {.kind = RECORD_FORGOTTEN,
-                           .u.forgotten = {.name = m->name,
-                                           .run = m->run,
-                                           .generation = m->generation,
-                                           .step = m->step,
-                                           .done = m->done,
-                                           .at_ms = m->ended_ms,
-                                           .nodes_floor = c->next_node}};
+    const struct memory *m = &c->memories[(c->memories_at + i) % c->config.memories_max];
+    struct record r = {.kind = RECORD_FORGOTTEN,
+                       .u.forgotten = {.name = m->name,
+                                       .run = m->run,
+                                       .generation = m->generation,
+                                       .step = m->step,
+                                       .done = m->done,
+                                       .at_ms = m->ended_ms,
+                                       .nodes_floor = c->nodes_floor}};
 
-        if (m->run != 0) {
-            say_record(fx, &r);
-        }
+    if (m->run != 0) {
+        to->put(to, &r);
     }
 }
 
@@ -107,7 +113,7 @@ bool forget_job(struct cluster *c, struct effects *fx)
     r.u.forgotten.at_ms = oldest->ended_ms;
     r.u.forgotten.nodes_floor = c->next_node;
     oldest->forgetting = true;
-    say_record(fx, &r);
+    say_record(fx, &r, false);
     return true;
 }
 
@@ -115,14 +121,17 @@ int apply_forgotten(struct cluster *c, const struct rec_forgotten *r)
 {
     struct job *j = job_find(c, r->job);
 
-    if (r->run == 0 || (r->job[0] != '\0' && (j == NULL || j->nodes_n > 0))) {
+    if (r->run == 0 || r->nodes_floor > NUMBER_MAX ||
+        (r->job[0] != '\0' && (j == NULL || j->nodes_n > 0))) {
         return MU_ECORRUPT;
     }
-    c->next_node = MAX(c->next_node, r->nodes_floor);
+    numbers_given(c, r->nodes_floor);
+    uint64_t over_ms = j != NULL ? j->over_ms : r->at_ms;
+
     if (j != NULL) {
         job_free(c, j);
     }
-    remember(c, r);
+    remember(c, r, over_ms);
     return MU_OK;
 }
 
@@ -157,8 +166,10 @@ bool forget_node(struct cluster *c, uint32_t slots, struct effects *fx)
     }
     if (oldest != NULL) {
         oldest->going = true;
-        say_record(fx, &(struct record){.kind = RECORD_GONE,
-                                        .u.gone = {.node = oldest->number, .forgotten = 1}});
+        say_record(fx,
+                   &(struct record){.kind = RECORD_GONE,
+                                    .u.gone = {.node = oldest->number, .forgotten = 1}},
+                   false);
     }
     return oldest != NULL || soon;
 }

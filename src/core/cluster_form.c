@@ -57,7 +57,7 @@ static void propose(struct cluster *c, struct job *j, struct generation *g, uint
     fx->random(fx, g->key, sizeof(g->key));
     r.u.generation = *g;
     j->pending = true;
-    say_record(fx, &r);
+    say_record(fx, &r, c->taken_over == j);
 }
 
 static bool same_as_published(struct cluster *c, const struct job *j, const struct generation *g,
@@ -350,7 +350,7 @@ static void note_progress(struct cluster *c, struct job *j, struct effects *fx)
 
         strcpy(r.u.checkpoint.job, j->name);
         j->saving = true;
-        say_record(fx, &r);
+        say_record(fx, &r, false);
     }
 }
 
@@ -360,7 +360,7 @@ static void propose_active(struct job *j, struct effects *fx)
 
     strcpy(r.u.active.job, j->name);
     j->pending = true;
-    say_record(fx, &r);
+    say_record(fx, &r, false);
 }
 
 void job_evaluate(struct cluster *c, struct job *j, struct effects *fx)

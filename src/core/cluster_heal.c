@@ -152,7 +152,7 @@ static void give_up(struct job *j, const struct findings *f, uint32_t count, str
 
     strcpy(r.u.heal.job, j->name);
     j->pending = true;
-    say_record(fx, &r);
+    say_record(fx, &r, false);
 }
 
 bool heal_try(struct cluster *c, struct job *j, bool deserted, struct effects *fx)

@@ -37,7 +37,7 @@ static void begin_run(struct job *j, const struct msg_hello *h, const struct mem
     j->next_max = h->max;
     j->next_mode = h->mode;
     strcpy(r.u.job.job, h->job);
-    say_record(fx, &r);
+    say_record(fx, &r, false);
 }
 
 static bool lingers(const struct cluster *c, uint64_t ended_ms)
@@ -51,7 +51,7 @@ static bool lingers(const struct cluster *c, uint64_t ended_ms)
 static bool may_rerun(const struct cluster *c, const struct job *j, const struct node *n,
                       const struct msg_hello *h)
 {
-    return (h->flags & NODE_RERUN) != 0 || j->failed || (j->ended && !lingers(c, j->ended_ms)) ||
+    return (h->flags & NODE_RERUN) != 0 || j->failed || (j->ended && !lingers(c, j->over_ms)) ||
            RULE(LATE_IS_TOLD, n != NULL && (n->saw_end || n->state == NODE_UP));
 }
 
@@ -69,7 +69,7 @@ static struct job *hello_new_job(struct cluster *c, const struct event *e, struc
     struct job *j = job_find(c, h->job);
 
     if (m != NULL && m->done &&
-        (was_in(c, h, m->run) || ((h->flags & NODE_RERUN) == 0 && lingers(c, m->ended_ms)))) {
+        (was_in(c, h, m->run) || ((h->flags & NODE_RERUN) == 0 && lingers(c, m->over_ms)))) {
         struct msg_ended ended = {.run = m->run, .step = m->step};
 
         fx->emit(fx, &(struct effect){.kind = EFFECT_ENDED, .conn = e->conn, .u.ended = &ended});
@@ -251,7 +251,7 @@ static int register_node(struct cluster *c, struct job *j, const struct event *e
     r.u.node.slots = h->slots;
     r.u.node.role = h->role;
     r.u.node.place = place;
-    say_record(fx, &r);
+    say_record(fx, &r, false);
     return MU_OK;
 }
 
@@ -378,7 +378,7 @@ void node_leave(struct cluster *c, struct node *n, struct effects *fx)
     if (!n->going && n->state == NODE_UP) {
         n->going = true;
         node_refresh(c, n);
-        say_record(fx, &r);
+        say_record(fx, &r, false);
     }
 }
 

@@ -7,9 +7,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-void say_record(struct effects *fx, const struct record *r)
+void say_record(struct effects *fx, const struct record *r, bool asked)
 {
-    fx->emit(fx, &(struct effect){.kind = EFFECT_RECORD, .u.record = r});
+    fx->emit(fx, &(struct effect){.kind = EFFECT_RECORD, .asked = asked, .u.record = r});
 }
 
 void say_note(struct effects *fx, const struct note *note)

@@ -11,6 +11,7 @@
 #include "core/schedule.h"
 
 #define NONE UINT32_MAX
+#define NUMBER_MAX INT32_MAX /* of a node: far from where numbers turn over */
 #define NEVER UINT64_MAX
 
 /* Another worker that this one can't talk to, by its own word. */
@@ -180,6 +181,7 @@ struct job {
     struct heal heal;
     uint64_t finished_step;
     uint64_t ended_ms; /* by the wall clock; 0: long ago */
+    uint64_t over_ms;  /* the same, but not after the orchestrator's start if it was before */
     bool finished, ended, failed;
     char why[TEXT_MAX_LEN]; /* it ended so */
     struct wish wish;
@@ -228,9 +230,9 @@ struct job {
 
 /* What is left of a job that was forgotten. */
 struct memory {
-    uint64_t name; /* a hash */
-    uint64_t generation, step, ended_ms;
-    uint32_t run; /* 0: nothing */
+    uint64_t name;                                /* a hash */
+    uint64_t generation, step, ended_ms, over_ms; /* as a job has them */
+    uint32_t run;                                 /* 0: nothing */
     bool done;
 };
 
@@ -246,11 +248,12 @@ struct cluster {
     uint64_t now_ms, start_ms, grace_ms, jump_ms;
     uint64_t wall_zero_ms; /* what the wall clock showed at time 0 */
     bool started;
-    uint32_t next_node;
+    uint32_t next_node;   /* volatile: of the records that are on their way too */
+    uint32_t nodes_floor; /* numbers below this have been given away, by the journal */
     uint64_t jobs_due_ms;
     uint32_t touched; /* jobs to judge after this event */
     struct job *jobs;
-    struct config *settings; /* by job */
+    struct config_table *settings;
     struct node *nodes;
     struct worker *workers;
     struct member *scratch;       /* workers_max: the generation being built or sent */
@@ -269,6 +272,7 @@ struct cluster {
     struct memory *memories; /* a ring: the oldest is at `memories_at` */
     uint32_t memories_at;
     size_t memory;
+    const struct job *taken_over; /* the one whose takeover this event asks for */
 };
 
 /* cluster_table.c: finding, making and freeing */
@@ -290,6 +294,7 @@ uint32_t node_index(const struct cluster *c, const struct node *n);
 struct node *node_make(struct cluster *c, uint32_t job, const char *name, uint32_t slots);
 void node_number(struct cluster *c, struct node *n, uint32_t number);
 void node_forget_name(struct cluster *c, struct node *n);
+void numbers_given(struct cluster *c, uint32_t floor);
 void forget_tombs(struct cluster *c, uint32_t job); /* nodes that are gone, and named nowhere */
 void node_free(struct cluster *c, struct node *n);
 void conn_bind(struct cluster *c, struct node *n, uint32_t conn);
@@ -358,7 +363,7 @@ bool forget_node(struct cluster *c, uint32_t slots, struct effects *fx);
 int apply_forgotten(struct cluster *c, const struct rec_forgotten *r);
 const struct memory *memory_find(const struct cluster *c, const char *job); /* or NULL */
 void memory_drop(struct cluster *c, const char *job);
-void dump_memories(const struct cluster *c, struct effects *fx);
+void dump_memory(const struct cluster *c, uint32_t i, struct sink *to); /* the i-th oldest */
 
 /* cluster_budget.c: whose fault an end was, and what it costs */
 void blame(struct cluster *c, struct node *n, const struct report *r, struct effects *fx);
@@ -395,22 +400,22 @@ uint32_t pick_nodes(struct cluster *c, struct job *j, bool whole);
 /* cluster_form.c: who is in the next generation */
 void job_evaluate(struct cluster *c, struct job *j, struct effects *fx);
 
+/* cluster_dump.c: the machine's */
+bool cluster_dump(void *cluster, struct cursor *at, struct sink *to);
+
 /* cluster.c: judges every job that something has happened to */
 void cluster_settle(struct cluster *c, struct effects *fx);
 
-/* cluster_wish.c: settings, and what they mean for a job's size */
-struct config *job_settings(struct cluster *c, const struct job *j);
+/* cluster_wish.c: what settings mean for a job's size */
 uint32_t job_min(const struct job *j);
 uint32_t job_max(const struct job *j);
 uint32_t job_size(struct cluster *c, const struct job *j);
 bool job_scheduled(const struct job *j); /* its schedule rules the size */
 void job_stepped(struct cluster *c, struct job *j, uint64_t step);
 void wish_read(struct cluster *c, struct job *j);
-void wish_forget(struct cluster *c, struct job *j);
 void wish_of_node(struct cluster *c, struct node *n);
-int on_config(struct cluster *c, const struct event *e, struct effects *fx);
-int apply_config(struct cluster *c, const struct rec_config *r, struct effects *fx);
-void dump_settings(struct cluster *c, const struct job *j, struct effects *fx);
+void nodes_unlist(struct cluster *c, struct job *j);
+void hear_config(struct cluster *c, const struct rec_config *r, struct effects *fx);
 
 /* cluster_admin.c: what people ask for besides */
 int on_admin(struct cluster *c, const struct event *e, struct effects *fx);
@@ -423,7 +428,7 @@ void record_failed(struct cluster *c, struct job *j, struct effects *fx, const c
     __attribute__((format(printf, 4, 5)));
 
 /* cluster_say.c: effects */
-void say_record(struct effects *fx, const struct record *r);
+void say_record(struct effects *fx, const struct record *r, bool asked);
 void say_refused(struct effects *fx, uint32_t conn, int status, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void say_welcome(struct cluster *c, struct node *n, struct effects *fx);

@@ -59,7 +59,6 @@ struct job *job_make(struct cluster *c, const char *name)
             j->due_ms = NEVER;
             j->seniors = j->others = (struct list){NONE, NONE};
             c->filled_job = NONE;
-            config_reset(&c->settings[i], name);
             return j;
         }
     }

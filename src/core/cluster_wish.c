@@ -1,6 +1,6 @@
-/* What people want of a job: its settings, and those of them that mean something to the cluster
- * (size, members, min, max, schedule, paused). The settings are the one durable truth; the wish is
- * what they say, read anew whenever they change. */
+/* What people want of a job: those of its settings that mean something to the cluster (size,
+ * members, min, max, schedule, paused). The settings are the one durable truth, and a machine of
+ * their own (core/config_table.h); the wish is what they say, read anew whenever they change. */
 #include "core/cluster_state.h"
 #include "core/text.h"
 
@@ -8,28 +8,22 @@
 
 #define REASON_MAX 160
 
-static const char *const KEYS[] = {"size", "members", "min", "max", "schedule", "paused"};
-
-static bool is_wish(const char *key)
+/* NULL: nothing is set. */
+static const struct config *settings_of(const struct cluster *c, const struct job *j)
 {
-    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
-        if (strcmp(key, KEYS[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return config_table_find(c->settings, j->name);
 }
 
-struct config *job_settings(struct cluster *c, const struct job *j)
+static bool is_set(const struct config *s, const char *key, struct rec_config *out)
 {
-    return &c->settings[job_index(c, j)];
+    return s != NULL && config_get(s, key, out) == MU_OK;
 }
 
 const struct config *cluster_settings(const struct cluster *c, const char *job)
 {
     const struct job *j = job_find((struct cluster *)(uintptr_t)c, job);
 
-    return j == NULL || j->run == 0 ? NULL : &c->settings[job_index(c, j)];
+    return j == NULL || j->run == 0 ? NULL : settings_of(c, j);
 }
 
 /* ---- the wish ---- */
@@ -111,7 +105,7 @@ static uint32_t number_of(const struct config *s, const char *key, uint64_t *ver
     uint64_t value = 0;
 
     *version_out = 0;
-    if (config_get(s, key, &r) == MU_OK &&
+    if (is_set(s, key, &r) &&
         text_number((const char *)r.value, r.value_n, 1, MEMBERS_MAX, &value)) {
         *version_out = r.version;
     }
@@ -139,13 +133,24 @@ void wish_of_node(struct cluster *c, struct node *n)
 {
     struct rec_config members;
 
-    n->listed = config_get(job_settings(c, &c->jobs[n->job]), "members", &members) == MU_OK &&
-                names(&members, n->name);
+    n->listed =
+        is_set(settings_of(c, &c->jobs[n->job]), "members", &members) && names(&members, n->name);
+}
+
+void nodes_unlist(struct cluster *c, struct job *j)
+{
+    const struct list *lists[] = {&j->seniors, &j->others};
+
+    for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
+        for (struct node *n = node_at(c, lists[l]->first); n != NULL; n = node_at(c, n->next)) {
+            n->listed = false;
+        }
+    }
 }
 
 void wish_read(struct cluster *c, struct job *j)
 {
-    const struct config *s = job_settings(c, j);
+    const struct config *s = settings_of(c, j);
     const struct list *lists[] = {&j->seniors, &j->others};
     struct wish *w = &j->wish;
     struct rec_config r;
@@ -155,9 +160,9 @@ void wish_read(struct cluster *c, struct job *j)
     w->min = number_of(s, "min", &ignored);
     w->max = number_of(s, "max", &ignored);
     w->size = number_of(s, "size", &w->size_version);
-    w->paused = config_get(s, "paused", &r) == MU_OK && r.value_n == 4; /* "true" */
-    w->listed = config_get(s, "members", &r) == MU_OK;
-    if (config_get(s, "schedule", &r) == MU_OK) {
+    w->paused = is_set(s, "paused", &r) && r.value_n == 4; /* "true" */
+    w->listed = is_set(s, "members", &r);
+    if (is_set(s, "schedule", &r)) {
         w->schedule_version = r.version;
         schedule_parse((const char *)r.value, r.value_n, &w->schedule, NULL, 0);
     }
@@ -166,25 +171,6 @@ void wish_read(struct cluster *c, struct job *j)
             wish_of_node(c, n);
         }
     }
-}
-
-/* Another run: what was wanted of the last one is not wanted of this. Part of applying the record
- * of that run, so that every replay does the same; no change is on its way then. */
-void wish_forget(struct cluster *c, struct job *j)
-{
-    struct config *s = job_settings(c, j);
-
-    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
-        struct rec_config r;
-
-        if (config_get(s, KEYS[i], &r) == MU_OK) {
-            r = (struct rec_config){.version = s->version + 1, .deleted = 1};
-            strcpy(r.job, j->name);
-            strcpy(r.key, KEYS[i]);
-            mu_assert(config_apply(s, &r) == MU_OK);
-        }
-    }
-    wish_read(c, j);
 }
 
 /* ---- changing it ---- */
@@ -248,32 +234,31 @@ static int fits(const struct job *j, const struct config_request *q, char *why, 
     return MU_OK;
 }
 
-int on_config(struct cluster *c, const struct event *e, struct effects *fx)
+int cluster_wish(struct cluster *c, const char *job, const struct config_request *q,
+                 struct record *r_out, char *why, size_t cap)
 {
-    const struct config_wish *m = e->u.config;
-    struct job *j = job_find(c, m->job);
-    struct record r = {.kind = RECORD_CONFIG};
+    struct job *j = job_find(c, job);
+    struct config *s = j == NULL ? NULL : config_table_find(c->settings, job);
     int rc;
 
-    if (j == NULL || j->run == 0 || j->forgetting) {
-        text_say(m->why, m->cap, "there is no job '%s'", m->job);
+    if (s == NULL || j->run == 0 || j->forgetting) {
+        text_say(why, cap, "there is no job '%s'", job);
         return MU_ENOENT;
     }
     if (j->creating) {
-        text_say(m->why, m->cap, "another run of job '%s' is about to begin: try again", m->job);
+        text_say(why, cap, "another run of job '%s' is about to begin: try again", job);
         return MU_EAGAIN;
     }
-    rc = config_check(job_settings(c, j), &m->request, &r.u.config, m->why, m->cap);
+    r_out->kind = RECORD_CONFIG;
+    rc = config_check(s, q, &r_out->u.config, why, cap);
     if (rc != MU_OK) {
         return rc;
     }
-    rc = fits(j, &m->request, m->why, m->cap);
+    rc = fits(j, q, why, cap);
     if (rc != MU_OK) {
-        config_abort(job_settings(c, j));
-        return rc;
+        config_abort(s);
     }
-    say_record(fx, &r);
-    return MU_OK;
+    return rc;
 }
 
 static void note_wish(const struct job *j, const struct rec_config *r, struct effects *fx)
@@ -293,28 +278,15 @@ static void note_wish(const struct job *j, const struct rec_config *r, struct ef
                                 .reason = reason});
 }
 
-int apply_config(struct cluster *c, const struct rec_config *r, struct effects *fx)
+void hear_config(struct cluster *c, const struct rec_config *r, struct effects *fx)
 {
     struct job *j = job_find(c, r->job);
-    int rc = j == NULL ? MU_ECORRUPT : config_apply(job_settings(c, j), r);
 
-    if (rc == MU_OK && is_wish(r->key)) {
+    if (j != NULL && config_key_acts(r->key)) {
         wish_read(c, j);
         job_touch(c, j);
         if (fx != NULL) {
             note_wish(j, r, fx);
         }
-    }
-    return rc;
-}
-
-void dump_settings(struct cluster *c, const struct job *j, struct effects *fx)
-{
-    struct record r = {.kind = RECORD_CONFIG};
-    uint64_t after = 0;
-
-    while (config_dump(job_settings(c, j), after, &r.u.config) == MU_OK) {
-        say_record(fx, &r);
-        after = r.u.config.version;
     }
 }

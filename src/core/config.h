@@ -69,6 +69,9 @@ struct config_request {
  * empty nor "." nor "..". If it is none, a sentence is in why (cap bytes; it may be 0). */
 bool config_key_valid(const char *key, char *why, size_t cap);
 
+/* Does the key act on the cluster, as those below do? */
+bool config_key_acts(const char *key);
+
 /* Some keys mean something to muster, and their values are checked:
  *
  *   size, min, max   whole numbers from 1, such that min <= size <= max as far as they are set

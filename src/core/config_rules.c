@@ -6,6 +6,19 @@
 #include <inttypes.h>
 #include <string.h>
 
+const char *const config_acting[CONFIG_ACTING_N] = {"size", "members",  "min",
+                                                    "max",  "schedule", "paused"};
+
+bool config_key_acts(const char *key)
+{
+    for (size_t i = 0; i < CONFIG_ACTING_N; i++) {
+        if (strcmp(key, config_acting[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool segment_valid(const char *segment, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -9,4 +9,8 @@
 int config_value_check(const struct config *config, const char *key, const char *value,
                        uint32_t value_n, char *why, size_t cap);
 
+/* Those that act on the cluster. They are about one run. */
+#define CONFIG_ACTING_N 6
+extern const char *const config_acting[CONFIG_ACTING_N];
+
 #endif

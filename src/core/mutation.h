@@ -21,6 +21,7 @@
     X(KEY_FENCE, "frames under another key are taken")                                             \
     X(STALE_GENERATION, "an older generation than the one acted in is entered")                    \
     X(APPLY_AFTER_DURABLE, "records are applied before they are durable")                          \
+    X(FENCE_HOLDS, "a machine goes on past the fence while it is dumped")                          \
     X(STALE_INCARNATION, "reports of an earlier life of a worker are taken")                       \
     X(GRACE_AFTER_JUMP, "leases are judged right after the clock jumped")                          \
     X(GRADIENT_OF_STEP, "kept gradients of another step are taken for this one's")                 \

@@ -2,17 +2,18 @@
  *
  * One thread, the loop's. The way of a frame: session.c makes it an event, cluster_step() changes
  * its mind, emit() (effects.c) turns what comes out into frames and records at once, since all of
- * it is borrowed. The way of a record: records.c keeps its bytes until the journal has said how it
- * went, then applies it or takes it back. Nothing calls the cluster from within emit(). */
+ * it is borrowed. The way of a record: the journal (src/journal) keeps its bytes until they are
+ * durable, then has the machines apply it or take it back, and tells records.c and who asked for
+ * it. Nothing calls the cluster from within emit(). */
 #ifndef ORCHESTRATOR_DRIVER_H
 #define ORCHESTRATOR_DRIVER_H
 
 #include "base/log.h"
 #include "core/sync.h"
+#include "journal/journal.h"
 #include "net/tls.h"
 #include "orchestrator/orchestrator.h"
 #include "orchestrator/web.h"
-#include "store/store.h"
 #include "wire/ask.h"
 
 #include <sys/queue.h>
@@ -64,33 +65,6 @@ struct sessions {
     uint32_t seats_n, cap, first_free, now_n;
 };
 
-/* ---- records on their way to the journal ---- */
-
-struct pending {
-    struct pending *next;
-    uint32_t conn; /* whom to answer; NOBODY */
-    uint64_t request;
-    bool lost; /* the journal did not even take it */
-    int status;
-    size_t n;
-    uint8_t bytes[];
-};
-
-struct records {
-    struct store *store;
-    struct pending *first, *last;
-    uint32_t n;
-    uint32_t lost_n; /* of these; as long as there are any, nothing is appended */
-    uint8_t *scratch;
-    size_t scratch_cap;
-    uint64_t bytes; /* in the journal, after the snapshot */
-    bool snapshotting;
-    uint64_t snapshot_ms; /* not before, after one that failed */
-    bool broken;          /* the last write failed, and that was logged */
-    uint64_t failed_n;    /* since then */
-    char replay_error[STORE_ERROR_MAX / 2];
-};
-
 /* ---- notes, kept as what is said of them ---- */
 
 struct kept_event {
@@ -110,13 +84,11 @@ struct events {
     uint32_t refusals_n;    /* not noted since the last that was */
 };
 
-/* A request of somebody's that a record will answer, while its event is being handled. */
+/* Whose request the cluster is looking at; the record that it makes of it answers. */
 struct asking {
     uint32_t conn;
     uint64_t request;
-    enum record_kind kind;
-    char job[NAME_MAX_LEN];
-    struct pending *record; /* once there is one */
+    bool waits; /* for a record */
 };
 
 struct values {
@@ -135,7 +107,8 @@ struct setting_ask {
     struct config_request request; /* key and value are the asker's, and stay until done() */
     void (*done)(struct orchestrator *o, struct setting_ask *a, int status, uint64_t version,
                  const char *why);
-    bool written; /* settings.c's: its record is on its way */
+    struct orchestrator *o; /* settings.c's, as is the next */
+    bool written;           /* its record is on its way */
 };
 
 /* Somebody who watches a key: waits for a change of it, or of any that begins with it if it ends
@@ -195,7 +168,6 @@ struct counts {
     uint64_t refused; /* agents, by the cluster */
     uint64_t renewals;
     uint64_t settings;
-    uint64_t journal_failures;
     uint64_t ckpt_received, ckpt_given; /* bytes of checkpoints */
     uint64_t ckpt_refused;
 };
@@ -215,7 +187,12 @@ struct orchestrator {
     uint64_t start_wall_ms;
     struct cluster_config config;
     struct cluster *cluster;
-    struct records records;
+    struct config_table *configs; /* the settings of all jobs */
+    struct {
+        struct cluster *cluster;
+        struct config_table *configs;
+    } shadow; /* for snapshots */
+    struct journal *journal;
     struct tls *tls;
     struct listener *listener;
     struct sessions sessions;
@@ -247,15 +224,13 @@ static inline enum log_level driver_info(const struct orchestrator *o)
 void effects_init(struct orchestrator *o);
 void effects_forget(struct orchestrator *o); /* what was cached for one event */
 
-/* records.c. open replays into o->cluster. */
-int records_open(struct orchestrator *o, char *error);
+/* records.c: the machines and their journal. records_open() replays; store: a URL, or NULL for that
+ * in the data directory. */
+int machines_open(struct orchestrator *o);
+void machines_close(struct orchestrator *o);
+int records_open(struct orchestrator *o, const char *store, char *error);
 void records_close(struct orchestrator *o);
-void records_append(struct orchestrator *o, const struct record *r);
-void records_poll(struct orchestrator *o);
-
-/* snapshot.c: when the journal has grown and nothing is pending */
-void snapshot_if_due(struct orchestrator *o);
-void snapshot_done(struct orchestrator *o, int status);
+void records_append(struct orchestrator *o, const struct record *r, bool asked);
 
 /* session.c */
 extern const struct conn_handler session_handler;
@@ -318,7 +293,7 @@ void settings_unwatch(struct orchestrator *o, struct setting_watch *w); /* also 
 
 void settings_open(struct orchestrator *o);
 void settings_close(struct orchestrator *o); /* who waits is told MU_EAGAIN */
-void settings_record(struct orchestrator *o, const struct record *r, int status);
+void settings_record(struct orchestrator *o, const struct record *r);
 void settings_tick(struct orchestrator *o);
 uint64_t settings_deadline(const struct orchestrator *o);
 

@@ -77,7 +77,7 @@ static void emit(struct effects *fx, const struct effect *e)
     struct session *s;
 
     if (e->kind == EFFECT_RECORD) {
-        records_append(o, e->u.record);
+        records_append(o, e->u.record, e->asked);
         return;
     }
     if (e->kind == EFFECT_NOTE) {

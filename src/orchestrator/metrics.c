@@ -187,15 +187,13 @@ static void print_counts(const struct orchestrator *o, FILE *out)
 
 static void print_journal(const struct orchestrator *o, FILE *out)
 {
-    const struct records *rs = &o->records;
+    struct journal_look l = journal_look(o->journal);
 
-    count(out, "muster_journal_records_total", "Records that the journal has ever had.",
-          store_seq(rs->store));
-    gauge(out, "muster_journal_bytes", "Bytes of records since the last snapshot.", rs->bytes);
-    count(out, "muster_journal_failures_total", "Records that could not be written.",
-          o->counts.journal_failures);
-    gauge(out, "muster_journal_pending", "Records that wait to be written.", rs->n);
-    gauge(out, "muster_journal_writable", "Whether the last write succeeded.", !rs->broken);
+    count(out, "muster_journal_records_total", "Records that the journal has ever had.", l.seq);
+    gauge(out, "muster_journal_bytes", "Bytes of records since the last snapshot.", l.bytes);
+    count(out, "muster_journal_failures_total", "Records that could not be written.", l.failed_n);
+    gauge(out, "muster_journal_pending", "Records that wait to be written.", l.pending_n);
+    gauge(out, "muster_journal_writable", "Whether the last write succeeded.", l.writable);
 }
 
 static void print_checkpoints(const struct orchestrator *o, FILE *out)

@@ -26,7 +26,7 @@ static void on_timer(uv_timer_t *t);
 /* A timer that is early costs a tick; only one that would be late has to be set again. */
 void driver_arm(struct orchestrator *o)
 {
-    uint64_t at_ms = MIN(cluster_deadline(o->cluster), values_deadline(o));
+    uint64_t at_ms = MIN(journal_deadline(o->journal), values_deadline(o));
 
     at_ms = MIN(at_ms, MIN(settings_deadline(o), training_deadline(o)));
     if (at_ms < o->armed_ms) {
@@ -49,9 +49,9 @@ int driver_step(struct orchestrator *o, struct event *e)
 
 static void tick(struct orchestrator *o)
 {
-    struct event e = {.kind = EVENT_TICK};
-
-    driver_step(o, &e);
+    driver_time(o);
+    journal_tick(o->journal, o->now_ms);
+    effects_forget(o);
 }
 
 static void on_timer(uv_timer_t *t)
@@ -68,7 +68,7 @@ static void on_timer(uv_timer_t *t)
         o->sweep_ms = o->now_ms + o->config.lease_ms;
         sessions_sweep(o);
     }
-    snapshot_if_due(o);
+    driver_arm(o);
 }
 
 /* Records are applied at the time of now, not of the last event. */
@@ -80,8 +80,8 @@ static void on_news(uv_async_t *a)
         return;
     }
     tick(o);
-    records_poll(o);
-    snapshot_if_due(o);
+    journal_poll(o->journal, o->now_ms);
+    effects_forget(o);
     driver_arm(o);
 }
 
@@ -115,7 +115,7 @@ void orchestrator_close(struct orchestrator *o)
     tls_close(o->tls);
     values_close(o);
     training_close(o);
-    cluster_close(o->cluster);
+    machines_close(o);
     if (o->handles_n == 0) {
         free(o);
         return;
@@ -159,9 +159,9 @@ static void announce(const struct orchestrator *o, const struct orchestrator_con
     log_write(driver_info(o), "orchestrator",
               "muster %s listens on %s; data: %s; %u jobs and %u nodes restored (record %" PRIu64
               "); %zu MiB of memory%s%s",
-              mu_version(), where, o->data_dir, counts[0], counts[1], store_seq(o->records.store),
-              cluster_memory(o->cluster) >> 20, access(token, F_OK) == 0 ? "; token: " : "",
-              access(token, F_OK) == 0 ? token : "");
+              mu_version(), where, o->data_dir, counts[0], counts[1], journal_look(o->journal).seq,
+              2 * (cluster_memory(o->cluster) + config_table_memory(o->configs)) >> 20,
+              access(token, F_OK) == 0 ? "; token: " : "", access(token, F_OK) == 0 ? token : "");
 }
 
 static int start_listening(struct orchestrator *o, const struct orchestrator_config *config,
@@ -190,7 +190,7 @@ static int begin(struct orchestrator *o, const struct orchestrator_config *confi
     if (rc != MU_OK) {
         return rc;
     }
-    rc = cluster_init(&o->config, &o->cluster);
+    rc = machines_open(o);
     if (rc != MU_OK) {
         snprintf(error, STORE_ERROR_MAX,
                  "%s: %u jobs, %u nodes, %u workers, lease %u ms, orphan %u ms, takeover %u ms "
@@ -213,7 +213,7 @@ static int begin(struct orchestrator *o, const struct orchestrator_config *confi
     if (rc != MU_OK) {
         return rc;
     }
-    rc = records_open(o, error);
+    rc = records_open(o, config->store, error);
     if (rc != MU_OK) {
         return rc;
     }

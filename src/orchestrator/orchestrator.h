@@ -31,7 +31,8 @@ struct web_config {
 
 struct orchestrator_config {
     struct endpoint listen; /* port 0: any free one */
-    const char *data_dir;   /* of the journal; made if missing */
+    const char *data_dir;   /* of the journal and the checkpoints; made if missing */
+    const char *store;      /* where the journal is, by URL; NULL: on SQLite, in data_dir */
     struct token token;
     struct cluster_config cluster; /* `store` is filled in from the journal */
     uint32_t conns_max;            /* 0: as open files allow */

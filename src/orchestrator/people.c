@@ -112,13 +112,6 @@ static void say_why_not(struct session *s, const struct msg_admin *m, uint64_t r
     }
 }
 
-static enum record_kind record_of(enum admin_verb verb)
-{
-    return verb == ADMIN_DRAIN      ? RECORD_DRAIN
-           : verb == ADMIN_SHUTDOWN ? RECORD_FINISHED
-                                    : RECORD_GENERATION;
-}
-
 /* The topic names it. */
 static bool take_node(struct session *s, const struct msg_ask *asked, struct msg_admin *m)
 {
@@ -148,33 +141,30 @@ void serve_admin(struct session *s, const struct asker *from, const struct msg_a
     struct msg_admin m = {.verb = (uint8_t)verb_of(asked->kind)};
     const uint64_t request = asked->request;
     struct event e = {.kind = EVENT_ADMIN, .conn = s->number, .u.admin = &m};
-    struct pending *record;
+    uint32_t pending_n = journal_look(o->journal).pending_n;
+    bool waits;
     int rc;
 
     memcpy(m.job, asked->job, sizeof(m.job));
     if (!take_node(s, asked, &m)) {
         return;
     }
-    if (o->records.n > ADMIN_PENDING_MAX) {
+    if (pending_n > ADMIN_PENDING_MAX) {
         people_answer(s, request, MU_EAGAIN, false,
                       "nothing was changed: %u records wait for the disk; try again later",
-                      o->records.n);
+                      pending_n);
         return;
     }
     if (m.verb == ADMIN_DRAIN && m.job[0] == '\0' && !find_job(s, &m, request)) {
         return;
     }
-    o->asking = (struct asking){.conn = s->number, .request = request, .kind = record_of(m.verb)};
-    strcpy(o->asking.job, m.job);
+    o->asking = (struct asking){.conn = s->number, .request = request};
     rc = driver_step(o, &e);
-    record = o->asking.record;
+    waits = o->asking.waits;
     o->asking = (struct asking){0};
     if (rc != MU_OK) {
-        if (record != NULL) { /* It has another cause, in the same moment. */
-            record->conn = NOBODY;
-        }
         say_why_not(s, &m, request, rc);
-    } else if (record == NULL) { /* A takeover that still waits for nodes. */
+    } else if (!waits) { /* A takeover that still waits for nodes. */
         people_answer(s, request, MU_OK, false, "%s", "");
     }
 }

@@ -1,8 +1,9 @@
-/* Changes of settings. What a setting is, and which change is right, is the cluster's
- * (core/config.h): here asks stand in line, and watches are woken (watches.c).
+/* Changes of settings. What a setting is, and which change is right, is the core's
+ * (core/config_table.h, cluster_wish()): here asks stand in line, and watches are woken
+ * (watches.c).
  *
- * The cluster takes one change of a job at a time, so the record of a job's setting belongs to the
- * first ask of that job. Whatever done() does is fine: ask again. */
+ * One change of a job is on its way at a time: that of the first ask of that job. Whatever done()
+ * does is fine: ask again. */
 #include "base/log.h"
 #include "core/text.h"
 #include "orchestrator/driver.h"
@@ -40,6 +41,8 @@ static void finish(struct orchestrator *o, struct setting_ask **at, int status, 
     a->done(o, a, status, version, why);
 }
 
+static void on_written(void *arg, int status, const struct record *r);
+
 /* The first of the job, and the next for each that is refused at once. */
 static void take_first(struct orchestrator *o, const char *of_job)
 {
@@ -48,18 +51,18 @@ static void take_first(struct orchestrator *o, const char *of_job)
     memcpy(job, of_job, sizeof(job)); /* It may be that of an ask which ends here. */
     for (;;) {
         struct setting_ask **at = first_of(&o->settings, job);
-        struct config_wish wish = {.job = job, .why = why, .cap = sizeof(why)};
-        struct event e = {.kind = EVENT_CONFIG, .u.config = &wish};
+        struct record r;
         int rc;
 
         if (*at == NULL || (*at)->written) {
             return;
         }
         why[0] = '\0';
-        wish.request = (*at)->request;
         (*at)->written = true;
-        rc = driver_step(o, &e);
-        if (rc != MU_OK) {
+        rc = cluster_wish(o->cluster, job, &(*at)->request, &r, why, sizeof(why));
+        if (rc == MU_OK) {
+            journal_append(o->journal, &r, (struct journal_done){on_written, *at});
+        } else {
             finish(o, at, rc, 0, why[0] != '\0' ? why : mu_strerror(rc));
         }
     }
@@ -103,6 +106,7 @@ void settings_change(struct orchestrator *o, struct setting_ask *a)
     struct settings *st = &o->settings;
 
     a->next = NULL;
+    a->o = o;
     a->written = false;
     if (o->closing) {
         a->done(o, a, MU_EAGAIN, 0, "the orchestrator is going away: ask the next one");
@@ -120,21 +124,6 @@ void settings_change(struct orchestrator *o, struct setting_ask *a)
     take(o, a->job);
 }
 
-static void finish_written(struct orchestrator *o, const struct rec_config *r, int status)
-{
-    struct setting_ask **at = first_of(&o->settings, r->job);
-    char why[TEXT_MAX_LEN] = "";
-
-    mu_assert(*at != NULL && (*at)->written);
-    if (status != MU_OK) {
-        text_say(why, sizeof(why),
-                 "nothing was changed: the journal in %.100s can't be written (%s). See the "
-                 "orchestrator's log, make room, then try again",
-                 o->data_dir, mu_strerror(status));
-    }
-    finish(o, at, status == MU_OK ? MU_OK : MU_EIO, status == MU_OK ? r->version : 0, why);
-}
-
 uint64_t settings_deadline(const struct orchestrator *o)
 {
     return o->settings.due_ms;
@@ -147,16 +136,39 @@ void settings_tick(struct orchestrator *o)
 
 /* ---- what happens ---- */
 
-/* The record of a new run removes what was wanted of the last one, without records of its own. */
-void settings_record(struct orchestrator *o, const struct record *r, int status)
+static void finish_written(struct setting_ask *a, const struct rec_config *r, int status)
 {
-    if (r->kind == RECORD_CONFIG) {
-        finish_written(o, &r->u.config, status);
-        take(o, r->u.config.job);
+    struct orchestrator *o = a->o;
+    struct setting_ask **at = first_of(&o->settings, a->job);
+    char why[TEXT_MAX_LEN] = "";
+
+    mu_assert(*at == a && a->written);
+    if (status != MU_OK) {
+        text_say(why, sizeof(why),
+                 "nothing was changed: the journal in %.100s can't be written (%s). See the "
+                 "orchestrator's log, make room, then try again",
+                 o->data_dir, mu_strerror(status));
     }
-    if (status == MU_OK && (r->kind == RECORD_CONFIG || r->kind == RECORD_JOB)) {
-        watches_wake(o, r->kind == RECORD_JOB ? r->u.job.job : r->u.config.job);
-    } else if (status == MU_OK && r->kind == RECORD_FORGOTTEN) {
+    finish(o, at, status == MU_OK ? MU_OK : MU_EIO, status == MU_OK ? r->version : 0, why);
+}
+
+static void on_written(void *arg, int status, const struct record *r)
+{
+    struct orchestrator *o = ((struct setting_ask *)arg)->o;
+
+    finish_written(arg, &r->u.config, status); /* which may free it */
+    take(o, r->u.config.job);
+    if (status == MU_OK) {
+        watches_wake(o, r->u.config.job);
+    }
+}
+
+/* The record of a new run removes what was wanted of the last one, without records of its own. */
+void settings_record(struct orchestrator *o, const struct record *r)
+{
+    if (r->kind == RECORD_JOB) {
+        watches_wake(o, r->u.job.job);
+    } else if (r->kind == RECORD_FORGOTTEN) {
         watches_wake(o, r->u.forgotten.job);
     }
 }

@@ -180,20 +180,20 @@ static json_t *counts_json(const struct orchestrator *o)
 
 static json_t *journal_json(const struct orchestrator *o)
 {
-    const struct records *rs = &o->records;
+    struct journal_look l = journal_look(o->journal);
     char error[STORE_ERROR_MAX] = "";
 
-    if (rs->broken) {
-        text_say(error, sizeof(error), "%s", store_error(rs->store));
+    if (!l.writable) {
+        text_say(error, sizeof(error), "%s", l.error);
     }
-    return json_pack("{s:I, s:I, s:I, s:b, s:s}", "record", (json_int_t)store_seq(rs->store),
-                     "snapshot", (json_int_t)store_snapshot_seq(rs->store), "pending",
-                     (json_int_t)rs->n, "writable", !rs->broken, "error", error);
+    return json_pack("{s:I, s:I, s:I, s:b, s:s}", "record", (json_int_t)l.seq, "snapshot",
+                     (json_int_t)l.snapshot_seq, "pending", (json_int_t)l.pending_n, "writable",
+                     l.writable, "error", error);
 }
 
 static json_t *self_json(const struct orchestrator *o)
 {
-    const unsigned char *id = store_id(o->records.store);
+    const unsigned char *id = journal_id(o->journal);
     char hex[2 * STORE_ID_BYTES + 1], dir[PATH_MAX_LEN];
 
     memcpy(dir, o->data_dir, sizeof(dir));

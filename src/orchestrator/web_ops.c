@@ -28,13 +28,15 @@ void web_readyz(void *arg, struct http_request *q)
 {
     const struct orchestrator *o = arg;
     char why[STORE_ERROR_MAX] = "";
+    struct journal_look l;
 
     if (o->closing) {
         http_answer_error(q, 503, NULL, "the orchestrator is going");
         return;
     }
-    if (o->records.broken) {
-        text_say(why, sizeof(why), "%s", store_error(o->records.store));
+    l = journal_look(o->journal);
+    if (!l.writable) {
+        text_say(why, sizeof(why), "%s", l.error);
         http_set_header(q, "Retry-After", "5");
         http_answer_error(q, 503, "leases go on; no change can be made until writing works again",
                           "the journal can't be written: %.600s",

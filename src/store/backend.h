@@ -5,7 +5,8 @@
 
 #include "store/store.h"
 
-/* One append (a single record) or one snapshot (any number), with its bytes behind it. */
+/* One append (a single record) or one piece of a snapshot (any number), with its bytes behind it.
+ */
 struct store_op {
     struct store_op *next;
     uint64_t cookie;
@@ -13,6 +14,7 @@ struct store_op {
     uint64_t seq;   /* snapshot: upto. append: set by the backend */
     int status;     /* set by the backend */
     bool is_snapshot;
+    bool first, last; /* of the pieces of a snapshot */
     size_t bytes;
     size_t records_n;
     struct store_bytes records[];
@@ -56,7 +58,8 @@ struct store {
     uint64_t snapshot_seq; /* last delivered */
     uint64_t epoch;        /* begins at 1 */
     size_t queued_bytes;
-    bool snapshotting; /* one is queued and not yet delivered */
+    bool snapshotting; /* a piece is queued and not yet delivered */
+    uint64_t piecing;  /* the pieces so far are of the snapshot up to here; 0: there are none */
     bool polling;
     char error[STORE_ERROR_MAX];
 };

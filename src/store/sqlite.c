@@ -9,7 +9,7 @@
 #include "store/sqlite.h"
 #include "base/log.h"
 #include "store/backend.h"
-#include "store/journal.h"
+#include "store/rows.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 struct sqlite_store {
     struct store base;
-    struct journal journal;
+    struct rows rows;
     struct store_notify notify;
     uint64_t failed_epoch;
     bool failing; /* the last write did; for the log */
@@ -76,9 +76,9 @@ static void flush(struct store *st)
 static void log_outcome(struct sqlite_store *s, int status)
 {
     if (status != MU_OK && !s->failing) {
-        log_error("store", "%s", s->journal.error);
+        log_error("store", "%s", s->rows.error);
     } else if (status == MU_OK && s->failing) {
-        log_info("store", "%s: writing works again", s->journal.db_path);
+        log_info("store", "%s: writing works again", s->rows.db_path);
     }
     s->failing = status != MU_OK;
 }
@@ -103,7 +103,7 @@ static size_t write_appends(struct sqlite_store *s, struct store_op *first)
         epoch = op->epoch;
         n++;
     }
-    status = journal_append(&s->journal, first, n);
+    status = rows_append(&s->rows, first, n);
     if (status != MU_OK) {
         s->failed_epoch = epoch;
     }
@@ -121,7 +121,7 @@ static void write_list(struct sqlite_store *s, struct store_op *op)
             op->status = MU_EIO; /* and the text of the failure before it */
             n = 1;
         } else if (op->is_snapshot) {
-            finish(s, op, 1, journal_snapshot(&s->journal, op));
+            finish(s, op, 1, rows_snapshot(&s->rows, op));
             n = 1;
         } else {
             n = write_appends(s, op);
@@ -140,19 +140,19 @@ static void write_batch(struct sqlite_store *s)
     store_list_move(&batch, &s->queue);
     s->busy = true;
     pthread_mutex_unlock(&s->lock);
-    s->journal.error[0] = 0;
+    s->rows.error[0] = 0;
     write_list(s, batch.first);
 
     pthread_mutex_lock(&s->lock);
     store_list_move(&s->done, &batch);
-    if (s->journal.error[0]) {
-        memcpy(s->error, s->journal.error, sizeof(s->error));
+    if (s->rows.error[0]) {
+        memcpy(s->error, s->rows.error, sizeof(s->error));
     }
     pthread_mutex_unlock(&s->lock);
     if (s->notify.fn) {
         s->notify.fn(s->notify.arg);
     }
-    journal_checkpoint(&s->journal); /* Nobody waits for it. */
+    rows_checkpoint(&s->rows); /* Nobody waits for it. */
 
     pthread_mutex_lock(&s->lock);
     s->busy = false;
@@ -188,7 +188,7 @@ static void close_store(struct store *st)
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
-    journal_close(&s->journal);
+    rows_close(&s->rows);
     store_list_free(&s->queue);
     store_list_free(&s->done);
     pthread_cond_destroy(&s->idle);
@@ -214,20 +214,20 @@ int store_sqlite_open(const struct store_sqlite_config *config, const struct sto
         snprintf(error, STORE_ERROR_MAX, "can't open %s: out of memory", config->dir);
         return MU_ENOMEM;
     }
-    rc = journal_open(&s->journal, config, replay);
+    rc = rows_open(&s->rows, config, replay);
     if (rc != MU_OK) {
-        memcpy(error, s->journal.error, STORE_ERROR_MAX);
+        memcpy(error, s->rows.error, STORE_ERROR_MAX);
         free(s);
         return rc;
     }
-    store_init(&s->base, &sqlite_backend, s->journal.id, s->journal.seq, s->journal.snapshot_seq);
+    store_init(&s->base, &sqlite_backend, s->rows.id, s->rows.seq, s->rows.snapshot_seq);
     s->notify = config->notify;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->idle, NULL);
     if (pthread_create(&s->thread, NULL, writer, s) != 0) {
         snprintf(error, STORE_ERROR_MAX, "can't open %s: no thread to be had", config->dir);
-        journal_close(&s->journal);
+        rows_close(&s->rows);
         pthread_cond_destroy(&s->idle);
         pthread_cond_destroy(&s->work);
         pthread_mutex_destroy(&s->lock);
@@ -236,4 +236,13 @@ int store_sqlite_open(const struct store_sqlite_config *config, const struct sto
     }
     *store_out = &s->base;
     return MU_OK;
+}
+
+int store_sqlite_scheme(const char *dir, const struct store_replay *replay,
+                        const struct store_notify *notify, struct store **store_out,
+                        char error[STORE_ERROR_MAX])
+{
+    struct store_sqlite_config config = {.dir = dir, .notify = *notify};
+
+    return store_sqlite_open(&config, replay, store_out, error);
 }

@@ -14,7 +14,7 @@
 
 #include "store/store.h"
 
-#define STORE_SQLITE_FORMAT 2 /* 1 was never released, and is not read */
+#define STORE_SQLITE_FORMAT 3 /* those before were never released, and are not read */
 
 struct store_sqlite_config {
     const char *dir; /* at most 400 bytes; made if missing, below a directory that exists */
@@ -29,5 +29,10 @@ struct store_sqlite_config {
  * acknowledged is missing or different. MU_EVERSION: made by a newer muster. */
 int store_sqlite_open(const struct store_sqlite_config *config, const struct store_replay *replay,
                       struct store **store_out, char error[STORE_ERROR_MAX]);
+
+/* "sqlite:DIR", for store_open(). */
+int store_sqlite_scheme(const char *dir, const struct store_replay *replay,
+                        const struct store_notify *notify, struct store **store_out,
+                        char error[STORE_ERROR_MAX]);
 
 #endif

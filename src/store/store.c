@@ -115,22 +115,22 @@ int store_append(struct store *st, const void *data, size_t n, uint64_t cookie)
 }
 
 int store_snapshot(struct store *st, uint64_t upto, const struct store_bytes *records, size_t n,
-                   uint64_t cookie)
+                   bool last, uint64_t cookie)
 {
     struct store_op *op;
     size_t bytes = 0;
 
-    if (upto == 0 || upto < st->snapshot_seq || upto > st->seq) {
+    if (upto <= st->snapshot_seq || upto > st->seq) {
         return MU_EINVAL;
     }
     if (st->snapshotting) {
         return MU_EAGAIN;
     }
-    if (n > STORE_SNAPSHOT_MAX / sizeof(records[0])) {
+    if (n > STORE_PIECE_MAX / sizeof(records[0])) {
         return MU_ELIMIT;
     }
     for (size_t i = 0; i < n; i++) {
-        if (records[i].n > STORE_RECORD_MAX || bytes + records[i].n > STORE_SNAPSHOT_MAX) {
+        if (records[i].n > STORE_RECORD_MAX || bytes + records[i].n > STORE_PIECE_MAX) {
             return MU_ELIMIT;
         }
         bytes += records[i].n;
@@ -141,6 +141,8 @@ int store_snapshot(struct store *st, uint64_t upto, const struct store_bytes *re
     }
     op->cookie = cookie;
     op->is_snapshot = true;
+    op->first = st->piecing != upto;
+    op->last = last;
     op->seq = upto;
     st->snapshotting = true;
     st->backend->submit(st, op);
@@ -152,6 +154,7 @@ static void settle(struct store *st, struct store_op *op)
 {
     if (op->is_snapshot) {
         st->snapshotting = false;
+        st->piecing = op->status == MU_OK && !op->last ? op->seq : 0;
     } else {
         st->queued_bytes -= op_cost(op->bytes);
     }
@@ -161,7 +164,7 @@ static void settle(struct store *st, struct store_op *op)
             st->epoch++; /* The owner knows now: what it appends from here on counts. */
         }
     } else if (op->is_snapshot) {
-        st->snapshot_seq = op->seq;
+        st->snapshot_seq = op->last ? op->seq : st->snapshot_seq;
     } else {
         mu_assert(op->seq == st->seq + 1);
         st->seq = op->seq;

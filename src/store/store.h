@@ -7,6 +7,9 @@
  * Threads. One thread owns a store and makes every call. A backend may write on a thread of its
  * own; that thread calls nothing of the owner's but `notify`.
  *
+ * URLs. "sqlite:DIR": in a directory (store/sqlite.h). What comes before the colon names the
+ * backend.
+ *
  * Ownership. Bytes and lists passed in are borrowed for the call; what must outlive it is copied.
  * Bytes passed to callbacks are borrowed from the store for the callback.
  *
@@ -15,6 +18,9 @@
  * no record is ever journaled after a lost one that its owner still believed in. From the callback
  * that delivers the failure on, appends count again. A snapshot that fails changes nothing and
  * fails nothing else.
+ *
+ * Fenced. MU_ESTALE in a completion: somebody else writes this store now, for good. Nothing that
+ * this owner holds is worth anything any more; store_error() says who, and the process should end.
  *
  * Durability. MU_OK in a completion means that the record survives kill -9 and loss of power, on
  * disks that keep what they report as synced. After either, store open gives back, byte by byte
@@ -28,9 +34,9 @@
 
 #include "base/base.h"
 
-#define STORE_RECORD_MAX ((size_t)16 << 20)
-#define STORE_SNAPSHOT_MAX ((size_t)1 << 30) /* all records of one snapshot together */
-#define STORE_QUEUE_MAX ((size_t)64 << 20)   /* appends not yet delivered by store_poll() */
+#define STORE_RECORD_MAX ((size_t)1 << 20)
+#define STORE_PIECE_MAX ((size_t)64 << 20) /* all records of one piece of a snapshot together */
+#define STORE_QUEUE_MAX ((size_t)64 << 20) /* appends not yet delivered by store_poll() */
 #define STORE_ERROR_MAX 1536
 #define STORE_ID_BYTES 16
 
@@ -60,7 +66,7 @@ struct store_notify {
     void *arg;
 };
 
-/* One append or snapshot is done. seq: the record's number, or what the snapshot stands for; 0 on
+/* One append or piece is done. seq: the record's number, or what the snapshot stands for; 0 on
  * failure, of which store_error() has the text. May append and snapshot; may not poll or close. */
 typedef void store_done_fn(void *arg, uint64_t cookie, int status, uint64_t seq);
 
@@ -68,12 +74,31 @@ typedef void store_done_fn(void *arg, uint64_t cookie, int status, uint64_t seq)
  * full; poll first. On an error nothing is queued and no completion follows. */
 int store_append(struct store *st, const void *data, size_t n, uint64_t cookie);
 
-/* Queues a snapshot that stands for records 1..upto and drops those from the journal, both or
- * neither. The list and its bytes are copied. upto: at least 1 and the last snapshot's, at most
- * store_seq(); otherwise MU_EINVAL. MU_EAGAIN: the one before is not yet delivered. MU_ELIMIT: over
- * STORE_RECORD_MAX or STORE_SNAPSHOT_MAX. */
+/* Opens the store that the URL names, or makes it, and replays it. Everything is borrowed for the
+ * call, *store_out is the caller's. On an error *store_out is untouched and error says what
+ * happened and what to do. MU_EINVAL: no such URL. The rest is the backend's. */
+int store_open(const char *url, const struct store_replay *replay,
+               const struct store_notify *notify, struct store **store_out,
+               char error[STORE_ERROR_MAX]);
+
+/* One more backend than those that are built in: `rest` is what follows the colon. For tests;
+ * before any store is opened. The scheme is borrowed for ever. */
+struct store_scheme {
+    const char *name;
+    int (*open)(const char *rest, const struct store_replay *replay,
+                const struct store_notify *notify, struct store **store_out,
+                char error[STORE_ERROR_MAX]);
+};
+void store_scheme_add(const struct store_scheme *scheme);
+
+/* Queues a piece of a snapshot that stands for records 1..upto, while appends go on. The last piece
+ * makes it count and drops those records from the journal, both or neither; until then it is as if
+ * there was nothing of it. A piece that fails takes with it those before it: the next begins anew.
+ * So does one with another upto. The list and its bytes are copied. upto: more than the last
+ * snapshot's, at most store_seq(); otherwise MU_EINVAL. MU_EAGAIN: the piece before is not yet
+ * delivered. MU_ELIMIT: over STORE_RECORD_MAX or STORE_PIECE_MAX. */
 int store_snapshot(struct store *st, uint64_t upto, const struct store_bytes *records, size_t n,
-                   uint64_t cookie);
+                   bool last, uint64_t cookie);
 
 /* Delivers the completions there are, without waiting; returns how many. */
 size_t store_poll(struct store *st, store_done_fn *done, void *arg);

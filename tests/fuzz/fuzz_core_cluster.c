@@ -1,13 +1,16 @@
-/* The cluster machine behind its decoders: records of a journal that may be damaged are applied,
- * then messages of agents and people come as events, as the orchestrator's driver brings them.
- * Nothing in that can make the cluster panic; whatever it says can be encoded; whatever it journals
- * is one that it takes back, and that a second cluster takes too.
+/* The machines of the orchestrator (cluster and settings) behind their decoders: records of a
+ * journal that may be damaged are applied, then messages of agents and people come as events, as
+ * the orchestrator's driver brings them. Nothing in that can make the cluster panic; whatever it
+ * says can be encoded; whatever it journals is one that it takes back, and that a second cluster
+ * takes too.
  *
  * The input is a list of items: what to do, two bytes of length, that many bytes (a record or a
  * frame, whose checksum is made right). */
+#include "base/crc32c.h"
 #include "core/cluster.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/wire_check.h"
+#include "lib/mind.h"
 #include "wire/ask.h"
 #include "wire/record.h"
 
@@ -31,8 +34,10 @@ struct conn {
 };
 
 struct driver {
-    struct effects fx;               /* first */
-    struct cluster *cluster, *again; /* `again` has only what was journaled */
+    struct effects fx;       /* first */
+    struct mind mind, again; /* `again` has only what was journaled */
+    struct cluster *cluster; /* of the first */
+    struct cluster_config config;
     uint64_t now_ms;
     struct conn conns[CONNS];
     struct pending pending[PENDING_MAX];
@@ -125,10 +130,12 @@ static void settle(struct driver *d, bool written)
     memmove(&d->pending[0], &d->pending[1], d->pending_n * sizeof(p));
     mu_assert(decode(p.bytes, p.n, &r) == MU_OK);
     if (written) {
-        mu_assert(cluster_apply(d->cluster, &r, &d->fx) == MU_OK);
-        mu_assert(cluster_apply(d->again, &r, NULL) == MU_OK);
+        mu_assert(mind_apply(&d->mind, &r, true) == MU_OK);
+        mu_assert(mind_apply(&d->again, &r, false) == MU_OK);
     } else {
-        step(d, &(struct event){.kind = EVENT_WRITE_FAILED, .u.record = &r});
+        const struct machine_live *m = machine_of(d->mind.all, ARRAY_LEN(d->mind.all), r.kind);
+
+        m->machine->failed(m->state, &r, d->now_ms, &d->fx);
     }
     free(p.bytes);
 }
@@ -171,16 +178,17 @@ static void take_change(struct driver *d, uint32_t conn, const struct msg_ask *m
     struct wire_scratch none = {0};
     char why[TEXT_MAX_LEN];
     union wire_any body;
-    struct config_wish wish = {.job = m->job,
-                               .request = {.key = m->topic, .expect = m->at},
-                               .why = why,
-                               .cap = sizeof(why)};
+    struct config_request q = {.key = m->topic, .expect = m->at};
+    struct record r;
 
-    if (wire_body_decode(WIRE_BODY_SETTING, m->body, m->body_n, &body, &none, NULL) == MU_OK) {
-        wish.request.remove = body.setting.deleted;
-        wish.request.value = body.setting.value;
-        wish.request.value_n = body.setting.deleted ? 0 : body.setting.value_n;
-        step(d, &(struct event){.kind = EVENT_CONFIG, .conn = conn, .u.config = &wish});
+    if (wire_body_decode(WIRE_BODY_SETTING, m->body, m->body_n, &body, &none, NULL) != MU_OK) {
+        return;
+    }
+    q.remove = body.setting.deleted;
+    q.value = body.setting.value;
+    q.value_n = body.setting.deleted ? 0 : body.setting.value_n;
+    if (cluster_wish(d->cluster, m->job, &q, &r, why, sizeof(why)) == MU_OK) {
+        keep(d, &r);
     }
 }
 
@@ -273,9 +281,9 @@ static bool take_past(struct driver *d, uint8_t *bytes, size_t n)
     if (decode(bytes, n, &r) != MU_OK) {
         return true;
     }
-    int rc = cluster_apply(d->cluster, &r, NULL);
+    int rc = mind_apply(&d->mind, &r, false);
 
-    mu_assert(cluster_apply(d->again, &r, NULL) == rc);
+    mu_assert(mind_apply(&d->again, &r, false) == rc);
     return rc == MU_OK;
 }
 
@@ -297,6 +305,44 @@ static void look_job(void *arg, const struct job_look *j)
     }
 }
 
+/* All that a dump says, as a sum; and what it is replayed into, if anything. */
+struct summer {
+    struct sink to; /* first */
+    struct mind *rebuilt;
+    uint32_t sum, n;
+};
+
+static void add(struct sink *to, const struct record *r)
+{
+    struct summer *s = (struct summer *)to;
+    size_t n = record_size(r);
+    uint8_t *bytes = malloc(n);
+
+    mu_assert(bytes != NULL);
+    record_encode(r, bytes, n);
+    s->sum = crc32c(s->sum, bytes, n);
+    s->n++;
+    free(bytes);
+    mu_assert(s->rebuilt == NULL || mind_apply(s->rebuilt, r, false) == MU_OK);
+}
+
+/* What was only applied says the same of itself as what lived through it, and so does what a
+ * snapshot gives back. */
+static void compare(struct driver *d)
+{
+    struct summer live = {.to.put = add}, again = {.to.put = add}, third = {.to.put = add};
+    struct mind rebuilt;
+
+    mu_assert(mind_open(&rebuilt, &d->config, NULL) == MU_OK);
+    mind_dump(&d->mind, &live.to);
+    again.rebuilt = &rebuilt;
+    mind_dump(&d->again, &again.to);
+    mind_dump(&rebuilt, &third.to);
+    mu_assert(live.n == again.n && live.sum == again.sum);
+    mu_assert(live.n == third.n && live.sum == third.sum);
+    mind_close(&rebuilt);
+}
+
 static void open_driver(struct driver *d)
 {
     struct cluster_config config = cluster_defaults();
@@ -309,8 +355,10 @@ static void open_driver(struct driver *d)
     config.settings =
         (struct config_limits){.keys_n = 4, .value_bytes = 64, .total_bytes = 200, .window_n = 5};
     *d = (struct driver){.fx = {.emit = emit, .random = draw}, .now_ms = 1000};
-    mu_assert(cluster_init(&config, &d->cluster) == MU_OK);
-    mu_assert(cluster_init(&config, &d->again) == MU_OK);
+    d->config = config;
+    mu_assert(mind_open(&d->mind, &config, &d->fx) == MU_OK);
+    mu_assert(mind_open(&d->again, &config, NULL) == MU_OK);
+    d->cluster = d->mind.cluster;
 }
 
 static void close_driver(struct driver *d)
@@ -318,8 +366,8 @@ static void close_driver(struct driver *d)
     for (uint32_t i = 0; i < d->pending_n; i++) {
         free(d->pending[i].bytes);
     }
-    cluster_close(d->cluster);
-    cluster_close(d->again);
+    mind_close(&d->mind);
+    mind_close(&d->again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -354,6 +402,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             settle(&d, true);
         }
         cluster_each_job(d.cluster, look_job, &d);
+        compare(&d);
     }
     close_driver(&d);
     return 0;

@@ -1,5 +1,6 @@
-/* The store in memory. The disk keeps the operations themselves: one list of durable appends, one
- * durable snapshot, and the ghosts of a failed write that reached the disk. */
+/* The store in memory. The disk keeps the operations themselves: one list of durable appends, the
+ * pieces of the snapshot and of one that does not count yet, and the ghosts of a failed write that
+ * reached the disk. */
 #include "lib/memory_store.h"
 #include "store/backend.h"
 
@@ -12,7 +13,8 @@ struct store_disk {
     uint64_t seq; /* last durable; ghosts not counted */
     struct store_list journal;
     struct store_list ghosts;
-    struct store_op *snapshot;
+    struct store_list snapshot, pieces;
+    uint64_t snapshot_seq;
     bool in_use;
 };
 
@@ -26,6 +28,7 @@ struct memory_store {
     uint64_t failed_epoch;
     int fail_status; /* of the next write; MU_OK: none */
     bool fail_kept;
+    bool fenced;
     char error[STORE_ERROR_MAX];
 };
 
@@ -52,7 +55,8 @@ void store_disk_free(struct store_disk *disk)
     mu_assert(!disk->in_use);
     store_list_free(&disk->journal);
     store_list_free(&disk->ghosts);
-    free(disk->snapshot);
+    store_list_free(&disk->snapshot);
+    store_list_free(&disk->pieces);
     free(disk);
 }
 
@@ -124,11 +128,19 @@ static int write_snapshot(struct memory_store *ms, const struct store_op *op)
     if (!copy) {
         return fail(ms, MU_ENOMEM, "snapshot");
     }
+    if (op->first) {
+        store_list_free(&disk->pieces);
+    }
+    store_list_push(&disk->pieces, copy);
+    if (!op->last) {
+        return MU_OK;
+    }
     while (disk->journal.first && disk->journal.first->seq <= op->seq) {
         free(store_list_pop(&disk->journal));
     }
-    free(disk->snapshot);
-    disk->snapshot = copy;
+    store_list_free(&disk->snapshot);
+    store_list_move(&disk->snapshot, &disk->pieces);
+    disk->snapshot_seq = op->seq;
     return MU_OK;
 }
 
@@ -151,7 +163,9 @@ void store_memory_sync(struct store *st, size_t ops_max)
         struct store_op *op = store_list_pop(&ms->queue);
 
         ms->queue_n--;
-        if (store_op_doomed(op, doomed_epoch)) {
+        if (ms->fenced) {
+            op->status = fail(ms, MU_ESTALE, "another process writes this store now");
+        } else if (store_op_doomed(op, doomed_epoch)) {
             op->status = fail(ms, MU_EIO, "an append before this one failed");
         } else if (injected != MU_OK) {
             op->status = fail(ms, injected, "injected");
@@ -215,12 +229,12 @@ static int replay_disk(struct store_disk *disk, const struct store_replay *repla
         op->seq = ++disk->seq;
         store_list_push(&disk->journal, op);
     }
-    for (size_t i = 0; disk->snapshot && i < disk->snapshot->records_n; i++) {
-        const struct store_bytes *r = &disk->snapshot->records[i];
-
-        rc = replay->snapshot(replay->arg, r->data, r->n);
-        if (rc != MU_OK) {
-            return rc;
+    for (op = disk->snapshot.first; op; op = op->next) {
+        for (size_t i = 0; i < op->records_n; i++) {
+            rc = replay->snapshot(replay->arg, op->records[i].data, op->records[i].n);
+            if (rc != MU_OK) {
+                return rc;
+            }
         }
     }
     for (op = disk->journal.first; op; op = op->next) {
@@ -254,13 +268,22 @@ int store_memory_open(struct store_disk *disk, const struct store_replay *replay
         free(ms);
         return rc;
     }
-    store_init(&ms->base, &memory_backend, disk->id, disk->seq,
-               disk->snapshot ? disk->snapshot->seq : 0);
+    store_init(&ms->base, &memory_backend, disk->id, disk->seq, disk->snapshot_seq);
     ms->disk = disk;
     ms->notify = notify ? *notify : (struct store_notify){0};
     disk->in_use = true;
     *store_out = &ms->base;
     return MU_OK;
+}
+
+static int open_disk(const char *rest, const struct store_replay *replay,
+                     const struct store_notify *notify, struct store **store_out,
+                     char error[STORE_ERROR_MAX])
+{
+    void *disk;
+
+    mu_assert(sscanf(rest, "%p", &disk) == 1);
+    return store_memory_open(disk, replay, notify, store_out, error);
 }
 
 size_t store_memory_pending(const struct store *st)
@@ -274,6 +297,19 @@ void store_memory_fail(struct store *st, int status, bool kept)
 
     ms->fail_status = status;
     ms->fail_kept = kept;
+}
+
+void store_memory_fence(struct store *st)
+{
+    memory_of(st)->fenced = true;
+}
+
+void store_memory_url(struct store_disk *disk, char url[STORE_MEMORY_URL])
+{
+    static const struct store_scheme scheme = {"memory", open_disk};
+
+    store_scheme_add(&scheme);
+    snprintf(url, STORE_MEMORY_URL, "memory:%p", (void *)disk);
 }
 
 void store_memory_crash(struct store *st)

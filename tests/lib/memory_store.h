@@ -34,6 +34,13 @@ size_t store_memory_pending(const struct store *st);
  * replay will show them unless another append succeeds before (see store.h on durability). */
 void store_memory_fail(struct store *st, int status, bool kept);
 
+/* Somebody else writes the disk from here on: nothing of this store becomes durable. */
+void store_memory_fence(struct store *st);
+
+/* The disk's address for store_open(). */
+#define STORE_MEMORY_URL 40
+void store_memory_url(struct store_disk *disk, char url[STORE_MEMORY_URL]);
+
 /* The process dies here: frees the store and all that was not synced. The disk can be opened
  * again. NULL is fine. */
 void store_memory_crash(struct store *st);

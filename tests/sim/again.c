@@ -23,7 +23,7 @@ static bool has_failed(const struct world *w)
 {
     struct job_look j;
 
-    return cluster_look_job(w->orch.cluster, "job", &j) == MU_OK && j.failed;
+    return cluster_look_job(w->orch.mind.cluster, "job", &j) == MU_OK && j.failed;
 }
 
 void again_saw(struct world *w, uint32_t m)
@@ -64,7 +64,7 @@ void again_run(struct world *w, uint32_t m, uint32_t run)
         world_fail(w, "%s begins the job anew, which was done and forgotten", w->machines[m].name);
         return;
     }
-    mu_assert(cluster_job(w->orch.cluster, "job", &v) == MU_OK);
+    mu_assert(cluster_job(w->orch.mind.cluster, "job", &v) == MU_OK);
     if (run == v.run) {
         return; /* Its mode is known now. */
     }

@@ -367,7 +367,7 @@ static void note_end(struct world *w)
 {
     struct job_look j;
 
-    if (cluster_look_job(w->orch.cluster, "job", &j) == MU_OK && j.view.ended) {
+    if (cluster_look_job(w->orch.mind.cluster, "job", &j) == MU_OK && j.view.ended) {
         w->check.ended = true;
         w->check.failed |= j.failed;
         w->check.deserted |= strstr(j.why, "have left") != NULL;
@@ -383,7 +383,7 @@ void check_restart(struct world *w)
     if (w->check.newest == 0 || w->failed || w->again.forgotten) {
         return;
     }
-    if (cluster_job(w->orch.cluster, "job", &v) != MU_OK || v.generation < w->check.newest ||
+    if (cluster_job(w->orch.mind.cluster, "job", &v) != MU_OK || v.generation < w->check.newest ||
         (v.active < w->check.active && v.run == 1 && !v.ended)) {
         world_fail(w,
                    "the orchestrator forgot generation %" PRIu64 " or that %" PRIu64 " is active",

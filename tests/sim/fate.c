@@ -509,7 +509,7 @@ static void gentle(struct world *w, enum fate kind, uint64_t b)
         break;
     case FATE_DISK_FAIL:
         if (w->orch.alive) {
-            store_memory_fail(w->orch.store, MU_EIO, (b >> 30 & 1) != 0);
+            store_memory_fail(journal_store(w->orch.journal), MU_EIO, (b >> 30 & 1) != 0);
             trace(w, "orchestrator", "its next write will fail");
         }
         break;
@@ -588,7 +588,7 @@ void fate_after(struct world *w)
     if (w->orch.alive && w->orch.stopped_until_us == FOREVER_US && !w->quiet) {
         trace(w, "orchestrator", "dies");
         if (world_chance(w, 500000)) {
-            store_memory_sync(w->orch.store, SIZE_MAX);
+            store_memory_sync(journal_store(w->orch.journal), SIZE_MAX);
         }
         orch_crash(w);
         world_after(w, world_between(w, 10, 1200) * US_PER_MS, SIM_ORCH_START, 0, 0);

@@ -232,7 +232,7 @@ static bool lives(const struct world *w, wid id)
 {
     struct living l = {.id = id};
 
-    (void)cluster_each_node(w->orch.cluster, "job", look_if_lives, &l);
+    (void)cluster_each_node(w->orch.mind.cluster, "job", look_if_lives, &l);
     return l.yes;
 }
 

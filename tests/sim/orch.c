@@ -2,15 +2,11 @@
  * fail, or lose what it had not synced. */
 #include "sim/sim.h"
 
-#include "wire/record.h"
+#include "base/crc32c.h"
+#include "core/mutation.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct orch_effects {
-    struct effects base;
-    struct world *w;
-};
 
 uint64_t orch_now_ms(const struct world *w)
 {
@@ -18,16 +14,6 @@ uint64_t orch_now_ms(const struct world *w)
 }
 
 /* ---- records ---- */
-
-static void decode(struct world *w, const void *bytes, size_t n, struct record *r)
-{
-    struct wire_scratch scratch = {.mem = w->scratch, .cap = sizeof(w->scratch)};
-    struct wire_fault fault;
-
-    if (record_decode(bytes, n, r, &scratch, &fault) != MU_OK) {
-        world_fail(w, "a journaled record does not decode: %s", fault.text);
-    }
-}
 
 static void schedule_sync(struct world *w)
 {
@@ -45,17 +31,8 @@ static void schedule_sync(struct world *w)
 static void append(struct world *w, const struct record *r)
 {
     struct orch *o = &w->orch;
-    size_t n = record_size(r);
-    struct pending *p;
 
-    mu_assert(o->pending_n < ARRAY_LEN(o->pending));
-    p = &o->pending[(o->pending_first + o->pending_n++) % ARRAY_LEN(o->pending)];
-    p->bytes = malloc(n);
-    mu_assert(p->bytes != NULL);
-    record_encode(r, p->bytes, n);
-    p->n = n;
-    p->applied = false;
-    mu_assert(store_append(o->store, p->bytes, n, 0) == MU_OK);
+    journal_append(o->journal, r, (struct journal_done){0});
     schedule_sync(w);
     if (r->kind == RECORD_GENERATION) {
         check_proposed(w, &r->u.generation);
@@ -132,11 +109,6 @@ static void fill_random(struct effects *base, uint8_t *out, size_t n)
     }
 }
 
-static struct orch_effects effects(struct world *w)
-{
-    return (struct orch_effects){.base = {.emit = emit, .random = fill_random}, .w = w};
-}
-
 /* ---- the way of an event ---- */
 
 static void note_record(struct world *w, const struct record *r)
@@ -158,41 +130,39 @@ static void note_record(struct world *w, const struct record *r)
     w->check.second_run |= r->kind == RECORD_JOB && r->u.job.run > 1;
 }
 
-static void apply(struct world *w, const void *bytes, size_t n)
+static struct world *world_of(void *fx)
 {
-    struct orch_effects fx = effects(w);
-    struct record r;
-
-    decode(w, bytes, n, &r);
-    if (r.kind == RECORD_HEAL) {
-        note_record(w, &r); /* What it gives up is judged as it was. */
-    }
-    if (!w->failed && cluster_apply(w->orch.cluster, &r, &fx.base) != MU_OK) {
-        world_fail(w, "a durable '%s' record contradicts the state", record_name(r.kind));
-    }
-    if (r.kind != RECORD_HEAL) {
-        note_record(w, &r);
-    }
+    return ((struct orch_effects *)fx)->w;
 }
 
-/* What the rule APPLY_AFTER_DURABLE forbids. */
-static void apply_early(struct world *w)
+/* What a heal gives up is judged as it was. A contradiction is for the world to tell. */
+static int apply(void *cluster, const struct record *r, void *fx)
 {
-    struct orch *o = &w->orch;
+    if (fx != NULL && r->kind == RECORD_HEAL) {
+        note_record(world_of(fx), r);
+    }
+    if (fx != NULL && world_of(fx)->failed) {
+        return MU_OK;
+    }
+    int rc = cluster_apply(cluster, r, fx);
 
-    for (uint32_t i = 0; MUTATED(APPLY_AFTER_DURABLE) && i < o->pending_n; i++) {
-        struct pending *p = &o->pending[(o->pending_first + i) % ARRAY_LEN(o->pending)];
+    if (rc != MU_OK && fx != NULL) {
+        world_fail(world_of(fx), "a durable '%s' record contradicts the state",
+                   record_name(r->kind));
+    }
+    return fx != NULL ? MU_OK : rc;
+}
 
-        if (!p->applied) {
-            p->applied = true;
-            apply(w, p->bytes, p->n);
-        }
+static void applied(void *arg, const struct record *r, bool replayed)
+{
+    if (replayed || r->kind != RECORD_HEAL) {
+        note_record(arg, r);
     }
 }
 
 static void orch_tick(struct world *w)
 {
-    uint64_t at_ms = cluster_deadline(w->orch.cluster);
+    uint64_t at_ms = journal_deadline(w->orch.journal);
     uint64_t now_ms = orch_now_ms(w);
 
     world_after(w, MAX(at_ms > now_ms ? at_ms - now_ms : 1, 1) * US_PER_MS, SIM_ORCH_TICK, 0,
@@ -201,122 +171,101 @@ static void orch_tick(struct world *w)
 
 static int step_cluster(struct world *w, struct event *e)
 {
-    struct orch_effects fx = effects(w);
     int rc;
 
     e->now_ms = orch_now_ms(w);
-    rc = cluster_step(w->orch.cluster, e, &fx.base);
-    apply_early(w);
+    rc = cluster_step(w->orch.mind.cluster, e, &w->orch.fx.base);
+    if (MUTATED(APPLY_AFTER_DURABLE)) {
+        journal_tick(w->orch.journal, e->now_ms);
+    }
     return rc;
 }
 
-static void on_done(void *arg, uint64_t cookie, int status, uint64_t seq)
-{
-    struct world *w = arg;
-    struct orch *o = &w->orch;
-    struct pending p = o->pending[o->pending_first % ARRAY_LEN(o->pending)];
-
-    (void)cookie;
-    (void)seq;
-    o->pending_first++;
-    o->pending_n--;
-    if (status == MU_OK && !p.applied) {
-        apply(w, p.bytes, p.n);
-    } else if (status != MU_OK) {
-        struct record r;
-        struct event e = {.kind = EVENT_WRITE_FAILED, .u.record = &r};
-
-        decode(w, p.bytes, p.n, &r);
-        step_cluster(w, &e);
-    }
-    free(p.bytes);
-}
-
+/* A snapshot's pieces go with the records, one each time; the process may die after any of them. */
 static void on_sync(struct world *w)
 {
     struct orch *o = &w->orch;
+    uint64_t upto = journal_look(o->journal).snapshot_seq;
+    bool dies;
 
     o->syncing = false;
-    store_memory_sync(o->store, SIZE_MAX);
-    store_poll(o->store, on_done, w);
-    apply_early(w);
-    if (o->pending_n > 0) {
+    store_memory_sync(journal_store(o->journal), SIZE_MAX);
+    journal_poll(o->journal, orch_now_ms(w));
+    if (world_chance(w, 5000)) {
+        journal_snapshot_now(o->journal);
+        o->dumping = true;
+    }
+    o->dumping &= journal_look(o->journal).snapshot_seq == upto;
+    dies = o->dumping && !w->quiet && !w->healed && world_chance(w, 2000);
+    if (store_memory_pending(journal_store(o->journal)) > 0) {
         schedule_sync(w);
     }
+    if (dies) {
+        orch_crash(w);
+        world_after(w, world_between(w, 10, 300) * US_PER_MS, SIM_ORCH_START, 0, 0);
+    }
 }
 
-/* ---- snapshots ---- */
+/* ---- what it is made of ---- */
 
-struct dump {
-    struct effects base;
-    struct store_bytes list[256];
-    size_t n;
+struct summer {
+    struct sink to; /* first */
+    uint32_t sum;
 };
 
-static void dump_emit(struct effects *base, const struct effect *e)
+static void add_up(struct sink *to, const struct record *r)
 {
-    struct dump *d = (struct dump *)base;
-    size_t n = record_size(e->u.record);
-    uint8_t *bytes = malloc(n);
+    struct summer *s = (struct summer *)to;
+    uint8_t bytes[8192];
+    size_t n = record_size(r);
 
-    mu_assert(bytes != NULL && d->n < ARRAY_LEN(d->list));
-    record_encode(e->u.record, bytes, n);
-    d->list[d->n++] = (struct store_bytes){bytes, n};
+    mu_assert(n <= sizeof(bytes));
+    record_encode(r, bytes, n);
+    s->sum = crc32c(s->sum, bytes, n);
 }
 
-static void on_snapshot(void *arg, uint64_t cookie, int status, uint64_t seq)
+static uint32_t sum_of(struct mind *m)
 {
-    (void)arg;
-    (void)cookie;
-    (void)status;
-    (void)seq;
-}
+    struct summer s = {.to.put = add_up};
 
-static void snapshot(struct world *w)
-{
-    struct dump d = {.base.emit = dump_emit};
-    struct orch *o = &w->orch;
-
-    if (o->pending_n > 0 || store_seq(o->store) == 0) {
-        return;
-    }
-    cluster_dump(o->cluster, &d.base);
-    mu_assert(store_snapshot(o->store, store_seq(o->store), d.list, d.n, 1) == MU_OK);
-    store_memory_sync(o->store, SIZE_MAX);
-    store_poll(o->store, on_snapshot, NULL);
-    for (size_t i = 0; i < d.n; i++) {
-        free((void *)(uintptr_t)d.list[i].data);
-    }
+    mind_dump(m, &s.to);
+    return s.sum;
 }
 
 /* ---- life and death ---- */
 
-static int replay_one(void *arg, const void *data, size_t n)
+static int orch_replay(struct world *w)
 {
-    struct world *w = arg;
-    struct record r;
+    struct orch *o = &w->orch;
+    struct machine_type judged = cluster_machine;
+    const struct journal_machine machines[] = {
+        {.live = {&o->judged, o->mind.cluster, &o->fx}, .shadow = o->shadow.cluster},
+        {.live = {&settings_machine, o->mind.settings, NULL}, .shadow = o->shadow.settings}};
+    char url[STORE_MEMORY_URL], error[JOURNAL_ERROR_MAX];
+    struct journal_config config = {.url = url,
+                                    .machines = machines,
+                                    .machines_n = ARRAY_LEN(machines),
+                                    .applied = applied,
+                                    .arg = w,
+                                    .piece_bytes = 200,
+                                    .quiet = true};
 
-    decode(w, data, n, &r);
-    note_record(w, &r);
-    if (w->failed || cluster_apply(w->orch.cluster, &r, NULL) != MU_OK) {
-        world_fail(w, "a '%s' record of the journal can't be replayed", record_name(r.kind));
+    judged.apply = apply;
+    o->judged = judged;
+    store_memory_url(o->disk, url);
+    if (journal_open(&config, &o->journal, error) != MU_OK) {
+        world_fail(w, "the journal does not open: %s", error);
         return MU_ECORRUPT;
+    }
+    if (o->last_seq == journal_look(o->journal).seq && sum_of(&o->mind) != o->last_sum) {
+        world_fail(w, "what was replayed is not what was there");
     }
     return MU_OK;
 }
 
-static int replay_record(void *arg, uint64_t seq, const void *data, size_t n)
-{
-    (void)seq;
-    return replay_one(arg, data, n);
-}
-
 void orch_start(struct world *w)
 {
-    struct store_replay replay = {.arg = w, .snapshot = replay_one, .record = replay_record};
-    struct store_notify notify = {0};
     struct orch *o = &w->orch;
-    struct orch_effects fx = effects(w);
     struct cluster_config config = {
         .jobs_max = 2,
         .nodes_max = 3 * NODES_N,
@@ -333,7 +282,6 @@ void orch_start(struct world *w)
         .linger_ms = 3600000,
         .settings = {.keys_n = 8, .value_bytes = 256, .total_bytes = 1024, .window_n = 8},
         .store = 77};
-    char error[STORE_ERROR_MAX];
 
     if (o->alive) {
         return;
@@ -341,15 +289,27 @@ void orch_start(struct world *w)
     o->alive = true;
     o->life++;
     o->stopped_until_us = 0;
-    mu_assert(cluster_init(&config, &o->cluster) == MU_OK);
-    if (store_memory_open(o->disk, &replay, &notify, &o->store, error) != MU_OK) {
-        world_fail(w, "the journal does not open: %s", error);
+    o->fx = (struct orch_effects){.base = {.emit = emit, .random = fill_random}, .w = w};
+    mu_assert(mind_open(&o->mind, &config, &o->fx.base) == MU_OK);
+    mu_assert(mind_open(&o->shadow, &config, NULL) == MU_OK);
+    if (orch_replay(w) != MU_OK) {
         return;
     }
     trace(w, "orchestrator", "starts");
     check_restart(w);
-    cluster_start(o->cluster, orch_now_ms(w), orch_now_ms(w), &fx.base);
+    cluster_start(o->mind.cluster, orch_now_ms(w), orch_now_ms(w), &o->fx.base);
     orch_tick(w);
+}
+
+void orch_drop(struct orch *o)
+{
+    if (o->journal != NULL) {
+        store_memory_crash(journal_abandon(o->journal));
+        o->journal = NULL;
+    }
+    mind_close(&o->mind);
+    mind_close(&o->shadow);
+    o->dumping = false;
 }
 
 void orch_crash(struct world *w)
@@ -366,13 +326,11 @@ void orch_crash(struct world *w)
     o->life++;
     o->syncing = false;
     o->stopped_until_us = 0;
-    for (; o->pending_n > 0; o->pending_n--) {
-        free(o->pending[o->pending_first++ % ARRAY_LEN(o->pending)].bytes);
+    if (o->journal != NULL) {
+        o->last_sum = sum_of(&o->mind);
+        o->last_seq = journal_look(o->journal).seq;
     }
-    cluster_close(o->cluster);
-    o->cluster = NULL;
-    store_memory_crash(o->store);
-    o->store = NULL;
+    orch_drop(o);
     for (uint32_t m = 0; m < NODES_N; m++) {
         if (w->machines[m].conn != 0 && !w->cut_down[m]) {
             world_after(w, 200, SIM_CLOSED_DOWN, m, w->machines[m].life)->conn =
@@ -451,9 +409,6 @@ void orch_event(struct world *w, struct sim_event *e)
         on_conn_closed(w, e->conn);
     } else if (e->kind == SIM_ORCH_SYNC) {
         on_sync(w);
-        if (world_chance(w, 5000)) {
-            snapshot(w);
-        }
     } else {
         step_cluster(w, &tick);
         orch_tick(w);
@@ -477,14 +432,14 @@ void orch_stranger(struct world *w, const char *job)
 
 void orch_setting(struct world *w, const char *key, const char *value)
 {
-    struct config_wish m = {.job = "job", .request = {.key = key, .expect = CONFIG_ANY}};
-    struct event e = {.kind = EVENT_CONFIG, .u.config = &m};
+    struct config_request q = {.key = key, .expect = CONFIG_ANY, .remove = value == NULL};
+    struct record r;
 
-    m.request.remove = value == NULL;
-    m.request.value = value;
-    m.request.value_n = value == NULL ? 0 : (uint32_t)strlen(value);
-    if (w->orch.alive && w->orch.stopped_until_us <= w->now_us) {
-        step_cluster(w, &e);
+    q.value = value;
+    q.value_n = value == NULL ? 0 : (uint32_t)strlen(value);
+    if (w->orch.alive && w->orch.stopped_until_us <= w->now_us &&
+        cluster_wish(w->orch.mind.cluster, "job", &q, &r, NULL, 0) == MU_OK) {
+        append(w, &r);
     }
 }
 
@@ -511,7 +466,7 @@ void orch_list(struct world *w, const uint32_t *machines, uint32_t n)
 void orch_want_all(struct world *w)
 {
     static const char *const KEYS[] = {"members", "paused", "schedule", "size"};
-    const struct config *s = w->orch.alive ? cluster_settings(w->orch.cluster, "job") : NULL;
+    const struct config *s = w->orch.alive ? cluster_settings(w->orch.mind.cluster, "job") : NULL;
     struct rec_config r;
 
     for (size_t i = 0; s != NULL && i < ARRAY_LEN(KEYS); i++) {

@@ -94,7 +94,7 @@ static bool worker_is_warm(struct script *s, const struct question *q)
     if (!t->running || t->reached < s->w->check.newest || !s->w->orch.alive) {
         return false;
     }
-    (void)cluster_each_node(s->w->orch.cluster, "job", look_if_warm, &warm);
+    (void)cluster_each_node(s->w->orch.mind.cluster, "job", look_if_warm, &warm);
     return warm.yes;
 }
 
@@ -113,7 +113,8 @@ static bool is_finished(struct script *s, const struct question *q)
     struct job_view v;
 
     (void)q;
-    return s->w->orch.alive && cluster_job(s->w->orch.cluster, "job", &v) == MU_OK && v.finished;
+    return s->w->orch.alive && cluster_job(s->w->orch.mind.cluster, "job", &v) == MU_OK &&
+           v.finished;
 }
 
 static bool is_over(struct script *s, const struct question *q)

@@ -72,7 +72,7 @@ static void orch_dies(struct script *s)
     story_say(&s->story, w, "orchestrator", "dies; its record is %s",
               s->keep_record ? "durable, and nobody was told" : "not durable, and lost");
     if (s->keep_record) {
-        store_memory_sync(w->orch.store, SIZE_MAX);
+        store_memory_sync(journal_store(w->orch.journal), SIZE_MAX);
     }
     orch_crash(w);
 }

@@ -26,8 +26,10 @@
 #include "core/mutation.h"
 #include "core/order.h"
 #include "core/step.h"
+#include "journal/journal.h"
 #include "lib/chance.h"
 #include "lib/memory_store.h"
+#include "lib/mind.h"
 #include "lib/plan_tree.h"
 #include "wire/wire.h"
 
@@ -192,10 +194,9 @@ struct machine {
     struct trainer trainers[SLOTS_N];
 };
 
-struct pending {
-    uint8_t *bytes;
-    size_t n;
-    bool applied;
+struct orch_effects {
+    struct effects base; /* first */
+    struct world *w;
 };
 
 struct orch {
@@ -203,11 +204,14 @@ struct orch {
     uint32_t life;
     uint64_t stopped_until_us;
     uint64_t skew_us;
-    struct cluster *cluster;
+    struct orch_effects fx;
+    struct mind mind, shadow;
+    struct machine_type judged; /* the cluster's, watched */
     struct store_disk *disk;
-    struct store *store;
-    struct pending pending[256]; /* records on their way to the disk, oldest first */
-    uint32_t pending_first, pending_n;
+    struct journal *journal;
+    bool dumping;      /* a snapshot has been asked for */
+    uint32_t last_sum; /* of what was there when it died … */
+    uint64_t last_seq; /* … after this record */
     bool syncing;
     uint64_t slow_until_us;
     uint32_t conn_node[4096]; /* connection -> machine + 1 */
@@ -481,6 +485,7 @@ bool world_chance(struct world *w, uint32_t ppm);
 void world_fail(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* orch.c */
+void orch_drop(struct orch *o); /* all but the disk */
 void orch_start(struct world *w);
 void orch_crash(struct world *w);
 void orch_event(struct world *w, struct sim_event *e);

@@ -65,7 +65,7 @@ static void trace_generation(struct world *w, const struct note *n)
     size_t at = 0;
     struct generation g;
 
-    if (cluster_generation(w->orch.cluster, n->job, &g) != MU_OK) {
+    if (cluster_generation(w->orch.mind.cluster, n->job, &g) != MU_OK) {
         return;
     }
     for (uint32_t i = 0; i < g.members_n && at < sizeof(list) - 16; i++) {

@@ -24,11 +24,7 @@ struct world *world_open(void)
 
 static void drop_orch(struct world *w)
 {
-    for (; w->orch.pending_n > 0; w->orch.pending_n--) {
-        free(w->orch.pending[w->orch.pending_first++ % ARRAY_LEN(w->orch.pending)].bytes);
-    }
-    cluster_close(w->orch.cluster);
-    store_memory_crash(w->orch.store);
+    orch_drop(&w->orch);
     store_disk_free(w->orch.disk);
     memset(&w->orch, 0, sizeof(w->orch));
 }

@@ -307,18 +307,20 @@ void form(const char *names)
 
 int setting(const char *key, const char *value)
 {
-    struct config_wish m = {.job = f.job,
-                            .request = {.key = key, .expect = CONFIG_ANY, .remove = value == NULL},
-                            .why = f.why,
-                            .cap = sizeof(f.why)};
+    struct config_request q = {.key = key, .expect = CONFIG_ANY, .remove = value == NULL};
+    struct record r;
 
     f.why[0] = '\0';
     if (value != NULL) {
-        m.request.value = value;
-        m.request.value_n = (uint32_t)strlen(value);
+        q.value = value;
+        q.value_n = (uint32_t)strlen(value);
     }
-    kit_step(&(struct event){.kind = EVENT_CONFIG, .u.config = &m});
-    return f.rc;
+    int rc = cluster_wish(f.c, f.job, &q, &r, f.why, sizeof(f.why));
+
+    if (rc == MU_OK) {
+        kit_record(&r);
+    }
+    return f.rc = rc;
 }
 
 void want(uint32_t size)

@@ -110,7 +110,7 @@ bool member(const char *name)
 
 static void clear(void)
 {
-    cluster_close(f.c);
+    mind_close(&f.mind);
     while (f.journal_n > 0) {
         record_free(&f.journal[--f.journal_n]);
     }
@@ -122,7 +122,8 @@ static void clear(void)
 void kit_open(void)
 {
     clear();
-    assert_int_equal(cluster_init(&f.config, &f.c), MU_OK);
+    assert_int_equal(mind_open(&f.mind, &f.config, &f.fx), MU_OK);
+    f.c = f.mind.cluster;
     cluster_start(f.c, f.now_ms, f.now_ms + WALL_MS, &f.fx);
     forget();
 }

@@ -165,8 +165,14 @@ static void pump(void)
 void sync_one(void)
 {
     assert_true(f.synced_n < f.journal_n);
-    f.rc = cluster_apply(f.c, &f.journal[f.synced_n++], &f.fx);
+    f.rc = mind_apply(&f.mind, &f.journal[f.synced_n++], true);
     assert_int_equal(f.rc, MU_OK);
+}
+
+void kit_record(const struct record *r)
+{
+    keep_record(r);
+    pump();
 }
 
 void hold(void)
@@ -194,7 +200,10 @@ static void fail_one(void)
     f.journal_n--;
     memmove(&f.journal[f.synced_n], &f.journal[f.synced_n + 1],
             (f.journal_n - f.synced_n) * sizeof(r));
-    kit_step(&(struct event){.kind = EVENT_WRITE_FAILED, .u.record = &r});
+    const struct machine_live *m = machine_of(f.mind.all, ARRAY_LEN(f.mind.all), r.kind);
+
+    m->machine->failed(m->state, &r, f.now_ms, &f.fx);
+    pump();
     record_free(&r);
 }
 
@@ -216,13 +225,13 @@ static void drop_waiting(void)
     }
 }
 
-static struct cluster *replayed(const struct record *records, uint32_t n)
+static struct mind replayed(const struct record *records, uint32_t n)
 {
-    struct cluster *c;
+    struct mind m;
 
-    assert_int_equal(cluster_init(&f.config, &c), MU_OK);
+    assert_int_equal(mind_open(&m, &f.config, &f.fx), MU_OK);
     for (uint32_t i = 0; i < n; i++) {
-        int rc = cluster_apply(c, &records[i], NULL);
+        int rc = mind_apply(&m, &records[i], false);
 
         if (rc != MU_OK) {
             char text[TEXT_MAX];
@@ -231,31 +240,30 @@ static struct cluster *replayed(const struct record *records, uint32_t n)
             fail_msg("'%s' can't be replayed: %s", text, mu_strerror(rc));
         }
     }
-    return c;
+    return m;
 }
 
 struct snapshot {
-    struct effects fx;
+    struct sink to;
     struct record records[1024];
     uint32_t n;
 };
 
 static struct snapshot taken;
 
-static void snapshot_emit(struct effects *fx, const struct effect *e)
+static void snapshot_put(struct sink *to, const struct record *r)
 {
-    assert_int_equal(e->kind, EFFECT_RECORD);
     assert_true(taken.n < ARRAY_LEN(taken.records));
-    taken.records[taken.n++] = record_copy(e->u.record);
+    taken.records[taken.n++] = record_copy(r);
 }
 
-static struct cluster *rebuilt_from_snapshot(struct cluster *c)
+static struct mind rebuilt_from_snapshot(void)
 {
-    struct cluster *rebuilt;
+    struct mind rebuilt;
 
     taken.n = 0;
-    taken.fx.emit = snapshot_emit;
-    cluster_dump(c, &taken.fx);
+    taken.to.put = snapshot_put;
+    mind_dump(&f.mind, &taken.to);
     rebuilt = replayed(taken.records, taken.n);
     for (uint32_t i = 0; i < taken.n; i++) {
         record_free(&taken.records[i]);
@@ -282,28 +290,32 @@ static uint32_t print_missing(const char *lines, const char *from, const char *w
     return n;
 }
 
-static void expect_same(struct cluster *other)
+static void expect_same(struct mind other)
 {
-    char *mine = dump_text(f.c), *theirs = dump_text(other);
+    char *mine = dump_text(&f.mind), *theirs = dump_text(&other);
     uint32_t n =
         print_missing(mine, theirs, "not rebuilt") + print_missing(theirs, mine, "made up");
 
+    if (n == 0) {
+        assert_string_equal(mine, theirs); /* in the same order */
+    }
     free(mine);
     free(theirs);
-    cluster_close(other);
+    mind_close(&other);
     assert_int_equal(n, 0);
 }
 
 void expect_replays(void)
 {
     expect_same(replayed(f.journal, f.synced_n));
-    expect_same(rebuilt_from_snapshot(f.c));
+    expect_same(rebuilt_from_snapshot());
 }
 
-static void start_on(struct cluster *c)
+static void start_on(struct mind m)
 {
-    cluster_close(f.c);
-    f.c = c;
+    mind_close(&f.mind);
+    f.mind = m;
+    f.c = m.cluster;
     f.hold = false;
     for (uint32_t i = 0; i < f.stubs_n; i++) {
         f.stubs[i].conn = 0;
@@ -321,7 +333,7 @@ void restart(void)
 void restart_from_snapshot(void)
 {
     drop_waiting();
-    start_on(rebuilt_from_snapshot(f.c));
+    start_on(rebuilt_from_snapshot());
 }
 
 /* ---- time ---- */

@@ -15,6 +15,7 @@
 #include "unit/unit.h"
 
 #include "core/cluster.h"
+#include "lib/mind.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, kit_setup, kit_teardown)
 
@@ -49,7 +50,8 @@ struct stub {
 struct kit {
     struct effects fx;
     struct cluster_config config;
-    struct cluster *c;
+    struct mind mind;
+    struct cluster *c; /* of it */
     uint64_t now_ms;
     int rc; /* of the last event */
     /* Journaled at once, unless held: then sync_one(), sync_all() and fail_all() move it on. */
@@ -126,7 +128,8 @@ void fail_all(void); /* a write fails, and with it all that waited */
 void restart(void);  /* a new orchestrator on the journal; what waited is lost; no connections */
 void restart_from_snapshot(void);
 
-void kit_step(struct event *e); /* at f.now_ms; its result is f.rc */
+void kit_step(struct event *e);          /* at f.now_ms; its result is f.rc */
+void kit_record(const struct record *r); /* that the cluster did not hand out */
 
 /* ---- what came out ---- */
 
@@ -145,7 +148,7 @@ bool member(const char *name);
 void expect_replays(void);
 
 /* The records of a snapshot of c as sorted text. */
-char *dump_text(struct cluster *c);
+char *dump_text(struct mind *m);
 
 void kit_effects(struct effects *fx); /* where effects go: into the kit */
 

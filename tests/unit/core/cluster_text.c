@@ -94,8 +94,6 @@ void record_brief(const struct record *r, char *out)
     case RECORD_HEAL:
         snprintf(out, TEXT_MAX, "record heal %" PRIu64 " %u", r->u.heal.step, r->u.heal.count);
         break;
-    case RECORD_N:
-        break;
     }
 }
 
@@ -177,8 +175,6 @@ void record_full(const struct record *r, char *out, size_t cap)
                  r->u.heal.job, r->u.heal.run, r->u.heal.generation, r->u.heal.step, r->u.heal.at,
                  r->u.heal.count, r->u.heal.odd);
         break;
-    case RECORD_N:
-        break;
     }
 }
 
@@ -218,37 +214,30 @@ void record_free(struct record *r)
 /* ---- snapshots ---- */
 
 struct dumper {
-    struct effects fx;
+    struct sink to;
     char *lines[1024];
     size_t n;
 };
 
-static void dump_emit(struct effects *fx, const struct effect *e)
+static void dump_put(struct sink *to, const struct record *r)
 {
     static char text[1 << 16];
-    struct dumper *d = (struct dumper *)fx;
+    struct dumper *d = (struct dumper *)to;
 
-    assert_int_equal(e->kind, EFFECT_RECORD);
     assert_true(d->n < ARRAY_LEN(d->lines));
-    record_full(e->u.record, text, sizeof(text));
+    record_full(r, text, sizeof(text));
     d->lines[d->n] = strdup(text);
     assert_non_null(d->lines[d->n++]);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-char *dump_text(struct cluster *c)
+char *dump_text(struct mind *m)
 {
     static struct dumper d;
     size_t total = 1, at = 0;
     char *text;
 
-    d = (struct dumper){.fx.emit = dump_emit};
-    cluster_dump(c, &d.fx);
-    qsort(d.lines, d.n, sizeof(d.lines[0]), by_text);
+    d = (struct dumper){.to.put = dump_put};
+    mind_dump(m, &d.to);
     for (size_t i = 0; i < d.n; i++) {
         total += strlen(d.lines[i]) + 1;
     }

@@ -269,9 +269,9 @@ static void takeover_must_be_later_than_orphans_pause(void **state)
     struct cluster *c = NULL;
 
     k.takeover_ms = k.orphan_ms + k.lease_ms;
-    assert_int_equal(cluster_init(&k, &c), MU_EINVAL);
+    assert_int_equal(cluster_init(&k, NULL, &c), MU_EINVAL);
     k.takeover_ms++;
-    assert_int_equal(cluster_init(&k, &c), MU_OK);
+    assert_int_equal(cluster_init(&k, NULL, &c), MU_OK);
     cluster_close(c);
 }
 

@@ -229,13 +229,13 @@ static void a_job_whose_end_could_not_be_written_down_is_still_there(void **stat
     kit_open();
     shape(1, 1);
     job_is_done("one", 7);
-    before = dump_text(f.c);
+    before = dump_text(&f.mind);
     hold();
     f.job = "two";
     hello("b");
     assert_int_equal(at("b")->refused, MU_EAGAIN);
     fail_all();
-    after = dump_text(f.c);
+    after = dump_text(&f.mind);
     assert_string_equal(after, before);
     free(before);
     free(after);

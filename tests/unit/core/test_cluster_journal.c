@@ -94,12 +94,12 @@ static void a_generation_that_could_not_be_written_is_tried_again_under_another_
     char *before, *after;
 
     form("a b c");
-    before = dump_text(f.c);
+    before = dump_text(&f.mind);
     hold();
     exits("c", 0, 137);
     forget();
     fail_all();
-    after = dump_text(f.c);
+    after = dump_text(&f.mind);
     assert_string_equal(after, before);
     assert_int_equal(said_like("record"), 0); /* not at once */
     pass(f.config.retry_ms - 1);
@@ -219,13 +219,13 @@ static void a_new_run_that_could_not_be_written_leaves_the_old_one_as_it_was(voi
     form("a");
     admin(ADMIN_SHUTDOWN, "");
     bye("a");
-    before = dump_text(f.c);
+    before = dump_text(&f.mind);
     hold();
     shape(2, 3);
     at("b")->flags = NODE_RERUN;
     hello("b");
     fail_all();
-    after = dump_text(f.c);
+    after = dump_text(&f.mind);
     assert_string_equal(after, before);
     free(before);
     free(after);
@@ -269,10 +269,10 @@ static void one_that_says_bye_while_it_is_alive_is_in_no_generation(void **state
 
 static void refused(const struct record *r)
 {
-    char *before = dump_text(f.c), *after;
+    char *before = dump_text(&f.mind), *after;
 
     assert_int_equal(cluster_apply(f.c, r, NULL), MU_ECORRUPT);
-    after = dump_text(f.c);
+    after = dump_text(&f.mind);
     assert_string_equal(after, before);
     free(before);
     free(after);
@@ -292,7 +292,7 @@ static void records_of_unknown_jobs_are_refused(void **state)
     refused(&(struct record){.kind = RECORD_SPENT, .u.spent = {"x", "a", 0, 1, 1}});
     refused(&(struct record){.kind = RECORD_CHECKPOINT, .u.checkpoint = {"x", 1, 1}});
     refused(&(struct record){.kind = RECORD_CONFIG, .u.config = {"x", "k", 1, 0, 0, NULL}});
-    refused(&(struct record){.kind = RECORD_N});
+    refused(&(struct record){.kind = RECORD_CLUSTER_LAST});
 }
 
 static void records_of_an_earlier_run_are_refused(void **state)
@@ -393,7 +393,7 @@ static void a_job_whose_name_is_none_is_replayed(void **state)
     static const char *const names[] = {"a b", "x/y", "\xc3\xbc"};
     struct cluster *c;
 
-    assert_int_equal(cluster_init(&f.config, &c), MU_OK);
+    assert_int_equal(cluster_init(&f.config, NULL, &c), MU_OK);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct record r = {.kind = RECORD_JOB, .u.job = {.run = 1, .min = 1, .max = 1}};
         struct job_view view;

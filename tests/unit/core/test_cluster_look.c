@@ -131,11 +131,11 @@ static void looking_changes_nothing(void **state)
 
     shape(1, 3);
     form("a b c");
-    before = dump_text(f.c);
+    before = dump_text(&f.mind);
     forget();
     look();
     cluster_each_job(f.c, see_job, &s);
-    after = dump_text(f.c);
+    after = dump_text(&f.mind);
     assert_string_equal(before, after);
     expect_log("");
     free(before);

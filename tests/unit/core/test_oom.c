@@ -14,7 +14,7 @@ static int try_cluster(void *none)
     struct cluster_config config = cluster_defaults();
     config.nodes_max = config.workers_max = 64; /* What is denied does not depend on sizes. */
     struct cluster *untouched = (struct cluster *)&config, *c = untouched;
-    int rc = cluster_init(&config, &c);
+    int rc = cluster_init(&config, NULL, &c);
 
     if (rc == MU_OK) {
         assert_true(cluster_memory(c) > 0);

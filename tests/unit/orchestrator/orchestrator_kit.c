@@ -1,7 +1,8 @@
 #include "unit/orchestrator/orchestrator_kit.h"
 
 #include "base/log.h"
-#include "store/store.h"
+#include "lib/memory_store.h"
+#include "orchestrator/driver.h"
 #include "unit/unit.h"
 
 #include <errno.h>
@@ -47,6 +48,28 @@ static void on_term(uv_signal_t *sig, int signum)
     uv_close((uv_handle_t *)sig, NULL);
 }
 
+/* Its store is in memory, and somebody else's from the first record on. */
+struct loser {
+    struct store_disk *disk;
+    char url[STORE_MEMORY_URL];
+    struct store *st;
+    uv_timer_t timer;
+};
+
+static void lose(uv_timer_t *t)
+{
+    store_memory_sync(((struct loser *)t->data)->st, SIZE_MAX);
+}
+
+static void loser_begin(struct loser *l, uv_loop_t *loop, struct orchestrator *o)
+{
+    l->st = journal_store(o->journal);
+    l->timer.data = l;
+    store_memory_fence(l->st);
+    uv_timer_init(loop, &l->timer);
+    uv_timer_start(&l->timer, lose, 1, 1);
+}
+
 /* Never returns. Says its ports, or 0 and why not in the log. */
 static void serve(const struct kit *k, int to)
 {
@@ -56,6 +79,7 @@ static void serve(const struct kit *k, int to)
                                          .cluster = k->cluster,
                                          .ckpt_quota = k->ckpt_quota,
                                          .web = {.wanted = k->web, .listen.host = "127.0.0.1"}};
+    struct loser loser = {0};
     struct orchestrator *o;
     char error[STORE_ERROR_MAX];
     uv_loop_t loop;
@@ -66,11 +90,19 @@ static void serve(const struct kit *k, int to)
     dup2(log, STDERR_FILENO);
     log_set_level(LOG_DEBUG);
     uv_loop_init(&loop);
+    if (k->fenced) {
+        loser.disk = store_disk_new((const unsigned char *)"0123456789abcdef");
+        store_memory_url(loser.disk, loser.url);
+        config.store = loser.url;
+    }
     if (orchestrator_open(&loop, &config, &o, error) != MU_OK) {
         log_error("kit", "%s", error);
         uv_run(&loop, UV_RUN_DEFAULT);
         uv_loop_close(&loop);
         _exit(write(to, ports, sizeof(ports)) == sizeof(ports) ? 1 : 2);
+    }
+    if (k->fenced) {
+        loser_begin(&loser, &loop, o);
     }
     uv_signal_init(&loop, &sig);
     sig.data = o;

@@ -19,6 +19,7 @@ struct kit {
     struct token token;
     struct cluster_config cluster;
     bool web;            /* serve HTTP too */
+    bool fenced;         /* another writes its store from the beginning */
     uint64_t ckpt_quota; /* 0: none */
     uint16_t port, http_port;
     pid_t pid;

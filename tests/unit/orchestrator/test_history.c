@@ -26,7 +26,7 @@ static void begin(struct past *p, const struct history_limits *limits)
 
     config.jobs_max = 2;
     config.nodes_max = config.workers_max = 16;
-    assert_int_equal(cluster_init(&config, &p->c), MU_OK);
+    assert_int_equal(cluster_init(&config, NULL, &p->c), MU_OK);
     assert_int_equal(history_open(limits, &p->h), MU_OK);
     apply(p, &r, 0);
     for (uint32_t i = 1; i <= 2; i++) {

@@ -1,6 +1,6 @@
 /* Starts that can't be: each says what is wrong and what to do, and changes nothing. */
 #include "base/crc32c.h"
-#include "store/sqlite.h"
+#include "store/store.h"
 #include "unit/orchestrator/orchestrator_kit.h"
 #include "unit/unit.h"
 #include "wire/bytes.h"
@@ -93,12 +93,14 @@ static int nothing_after(void *arg, uint64_t seq, const void *data, size_t n)
 /* One more record at the end of the journal. */
 static void append(const struct kit *k, const void *data, size_t n)
 {
-    struct store_sqlite_config config = {.dir = k->data};
+    char url[sizeof(k->data) + 8];
+    struct store_notify notify = {0};
     struct store_replay replay = {.snapshot = nothing, .record = nothing_after};
     char error[STORE_ERROR_MAX];
     struct store *st;
 
-    assert_int_equal(store_sqlite_open(&config, &replay, &st, error), MU_OK);
+    snprintf(url, sizeof(url), "sqlite:%s", k->data);
+    assert_int_equal(store_open(url, &replay, &notify, &st, error), MU_OK);
     assert_int_equal(store_append(st, data, n, 0), MU_OK);
     store_close(st);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void members_and_generation_survive(void **state)
@@ -41,6 +42,28 @@ static void members_and_generation_survive(void **state)
         assert_memory_equal(again.key, key, sizeof(key));
         puppet_close(&again);
     }
+}
+
+/* It must not go on as if it were the only one. */
+static void one_whose_store_somebody_else_writes_ends(void **state)
+{
+    struct kit *k = *state;
+    struct puppet a;
+    int status;
+
+    kit_stop(k);
+    k->fenced = true;
+    kit_start(k);
+    puppet_init(&a, "job", "a", 1, 1);
+    puppet_connect(&a, k);
+    kit_say(a.cl, WIRE_HELLO, &a.hello, 0);
+    kit_closes(a.cl);
+    assert_int_equal(waitpid(k->pid, &status, 0), k->pid);
+    k->pid = -1;
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE);
+    assert_true(kit_logged(k, "another process writes this store now"));
+    assert_true(kit_logged(k, "this orchestrator ends"));
+    puppet_close(&a);
 }
 
 static void nobody_is_lost_during_the_grace(void **state)
@@ -229,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(members_and_generation_survive),
+        CASE(one_whose_store_somebody_else_writes_ends),
         CASE(nobody_is_lost_during_the_grace),
         CASE(no_acknowledged_change_is_lost_at_random_moments),
         CASE(an_orderly_stop_loses_nothing_either),

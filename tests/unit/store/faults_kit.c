@@ -47,7 +47,7 @@ static void take_snapshot(struct faults_run *run, struct store *st)
     row.n = kit_make(kit_snapshot_tag(upto, 0) / 16 * 16 + 2, bytes);
     for (int i = 0; store_snapshot_seq(st) < upto; i++) {
         assert_true(i < TRIES);
-        if (store_snapshot(st, upto, &row, 1, 0) != MU_OK) {
+        if (store_snapshot(st, upto, &row, 1, true, 0) != MU_OK) {
             run->snapshots++;
         }
         store_flush(st);

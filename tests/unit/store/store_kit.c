@@ -121,7 +121,7 @@ int kit_snapshot(struct store *st, uint64_t upto)
         rows[i].data = bufs[i];
         rows[i].n = kit_make(kit_snapshot_tag(upto, i), bufs[i]);
     }
-    return store_snapshot(st, upto, rows, n, upto);
+    return store_snapshot(st, upto, rows, n, true, upto);
 }
 
 int kit_open(const char *dir, struct kit_seen *seen, struct store **out, char *error)

@@ -192,7 +192,7 @@ static void a_snapshot_stands_for_the_records_before_it(void **state)
     kit_check(&seen, st, 11, 11);
     assert_int_equal(store_snapshot_seq(st), 7);
     assert_int_equal(seen.first, 8);
-    assert_int_equal(kit_snapshot(st, 7), MU_OK); /* the same again, and one of everything */
+    assert_int_equal(kit_snapshot(st, 7), MU_EINVAL); /* that is the one there is */
     settle(st, &log);
     assert_int_equal(kit_snapshot(st, 11), MU_OK);
     settle(st, &log);
@@ -208,6 +208,86 @@ static void a_snapshot_stands_for_the_records_before_it(void **state)
     store_close(st);
 }
 
+static int piece(struct store *st, uint64_t upto, size_t from, size_t n, bool last)
+{
+    unsigned char bytes[4][KIT_RECORD_MAX];
+    struct store_bytes rows[4];
+
+    for (size_t i = 0; i < n; i++) {
+        rows[i].data = bytes[i];
+        rows[i].n = kit_make(kit_snapshot_tag(upto, from + i), bytes[i]);
+    }
+    return store_snapshot(st, upto, rows, n, last, upto);
+}
+
+/* Appends go on between its pieces; before the last there is nothing of it, and one that was left
+ * behind does not come back. */
+static void a_snapshot_in_pieces_counts_with_its_last(void **state)
+{
+    struct kit_seen seen;
+    struct kit_log log;
+    struct store *st = reopen(*state, &seen);
+    const uint64_t upto = 6; /* has three rows */
+
+    assert_int_equal(kit_snapshot_n(upto), 3);
+    for (uint64_t tag = 1; tag <= 7; tag++) {
+        assert_int_equal(kit_append(st, tag), MU_OK);
+    }
+    settle(st, &log);
+    assert_int_equal(piece(st, 5, 0, 1, false), MU_OK); /* begun, and given up */
+    settle(st, &log);
+    assert_int_equal(piece(st, upto, 0, 1, false), MU_OK);
+    assert_int_equal(piece(st, upto, 1, 1, false), MU_EAGAIN);
+    assert_int_equal(kit_append(st, 8), MU_OK);
+    settle(st, &log);
+    assert_int_equal(store_snapshot_seq(st), 0);
+    store_close(st);
+
+    st = reopen(*state, &seen);
+    kit_check(&seen, st, 8, 8);
+    assert_int_equal(seen.first, 1);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(store_snapshot_seq(st), 0);
+        assert_int_equal(piece(st, upto, i, 1, i == 2), MU_OK);
+        assert_int_equal(kit_append(st, 9 + i), MU_OK);
+        settle(st, &log);
+        assert_int_equal(log.n, 2);
+        assert_int_equal(log.done[0].status + log.done[1].status, MU_OK);
+    }
+    assert_int_equal(store_snapshot_seq(st), upto);
+    store_close(st);
+
+    st = reopen(*state, &seen);
+    kit_check(&seen, st, 11, 11);
+    assert_int_equal(seen.first, upto + 1);
+    store_close(st);
+}
+
+static void a_piece_that_fails_takes_those_before_it_along(void **state)
+{
+    struct kit_seen seen;
+    struct kit_log log;
+    struct store *st = reopen(*state, &seen);
+
+    for (uint64_t tag = 1; tag <= 6; tag++) {
+        assert_int_equal(kit_append(st, tag), MU_OK);
+    }
+    settle(st, &log);
+    assert_int_equal(piece(st, 6, 0, 2, false), MU_OK);
+    settle(st, &log);
+    break_next_write(*state, st);
+    assert_int_equal(piece(st, 6, 2, 1, true), MU_OK);
+    settle(st, &log);
+    assert_int_equal(log.done[0].status, MU_EIO);
+    assert_int_equal(piece(st, 6, 0, 3, true), MU_OK);
+    settle(st, &log);
+    assert_int_equal(log.done[0].status, MU_OK);
+    store_close(st);
+    st = reopen(*state, &seen);
+    kit_check(&seen, st, 6, 6);
+    store_close(st);
+}
+
 static void an_empty_snapshot_is_one(void **state)
 {
     struct kit_seen seen;
@@ -216,7 +296,7 @@ static void an_empty_snapshot_is_one(void **state)
 
     assert_int_equal(kit_append(st, 1), MU_OK);
     settle(st, &log);
-    assert_int_equal(store_snapshot(st, 1, NULL, 0, 9), MU_OK);
+    assert_int_equal(store_snapshot(st, 1, NULL, 0, true, 9), MU_OK);
     settle(st, &log);
     assert_int_equal(log.done[0].status, MU_OK);
     store_close(st);
@@ -259,8 +339,8 @@ static void sizes_have_limits(void **state)
     assert_int_equal(store_append(st, big, STORE_RECORD_MAX + 1, 1), MU_ELIMIT);
     assert_int_equal(kit_append(st, 1), MU_OK);
     settle(st, &log);
-    assert_int_equal(store_snapshot(st, 1, &row, 1, 1), MU_ELIMIT);
-    for (; n < 20 && rc == MU_OK; n++) { /* bounded until polled, however fast the disk is */
+    assert_int_equal(store_snapshot(st, 1, &row, 1, true, 1), MU_ELIMIT);
+    for (; n < 100 && rc == MU_OK; n++) { /* bounded until polled, however fast the disk is */
         rc = store_append(st, big, STORE_RECORD_MAX, 2);
     }
     assert_int_equal(rc, MU_EAGAIN);
@@ -471,6 +551,8 @@ int main(void)
         BOTH(completions_come_in_order_with_their_numbers),
         BOTH(close_writes_what_is_queued),
         BOTH(a_snapshot_stands_for_the_records_before_it),
+        BOTH(a_snapshot_in_pieces_counts_with_its_last),
+        BOTH(a_piece_that_fails_takes_those_before_it_along),
         BOTH(an_empty_snapshot_is_one),
         BOTH(a_snapshot_of_what_is_not_known_durable_is_refused),
         BOTH(sizes_have_limits),

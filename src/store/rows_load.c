@@ -5,7 +5,7 @@
  * or that the head does not recognise. What is dropped: rows beyond the head that are not whole,
  * but only when both of the head's slots are, for then nobody was ever told of those rows. */
 #include "base/log.h"
-#include "store/journal.h"
+#include "store/rows.h"
 
 #include <string.h>
 
@@ -18,21 +18,21 @@ static const struct {
     {"meta", "CREATE TABLE meta (k INTEGER PRIMARY KEY CHECK (k = 1), id BLOB NOT NULL, "
              "snapshot_seq INTEGER NOT NULL, snapshot_chain BLOB NOT NULL, "
              "snapshot_n INTEGER NOT NULL, snapshot_sum BLOB NOT NULL, sum BLOB NOT NULL)"},
-    {"snapshot", "CREATE TABLE snapshot (n INTEGER PRIMARY KEY, data BLOB NOT NULL, "
-                 "sum BLOB NOT NULL)"},
+    {"snapshot", "CREATE TABLE snapshot (upto INTEGER NOT NULL, n INTEGER NOT NULL, "
+                 "data BLOB NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (upto, n)) WITHOUT ROWID"},
 };
 
-struct sum journal_genesis(const unsigned char *id)
+struct sum rows_genesis(const unsigned char *id)
 {
     return sum_next(SUM_GENESIS, (struct sum){{0}}, 0, id, STORE_ID_BYTES);
 }
 
-struct sum journal_snapshot_start(struct sum chain, uint64_t seq)
+struct sum rows_snapshot_start(struct sum chain, uint64_t seq)
 {
     return sum_next(SUM_SNAPSHOT, chain, seq, NULL, 0);
 }
 
-struct sum journal_meta_sum(const struct journal_meta *meta)
+struct sum rows_meta_sum(const struct rows_meta *meta)
 {
     unsigned char rest[STORE_ID_BYTES + 8 + SUM_BYTES];
 
@@ -42,39 +42,39 @@ struct sum journal_meta_sum(const struct journal_meta *meta)
     return sum_next(SUM_META, meta->snapshot_chain, meta->snapshot_seq, rest, sizeof(rest));
 }
 
-int journal_tables_create(struct journal *j, const unsigned char *id)
+int rows_tables_create(struct rows *j, const unsigned char *id)
 {
-    struct journal_meta meta = {.snapshot_chain = journal_genesis(id)};
+    struct rows_meta meta = {.snapshot_chain = rows_genesis(id)};
     int rc = MU_OK;
 
     for (size_t i = 0; rc == MU_OK && i < ARRAY_LEN(TABLES); i++) {
-        rc = journal_exec(j, TABLES[i].sql);
+        rc = rows_exec(j, TABLES[i].sql);
     }
     if (rc == MU_OK) {
-        rc = journal_prepare_all(j);
+        rc = rows_prepare_all(j);
     }
     if (rc == MU_OK) {
         memcpy(meta.id, id, STORE_ID_BYTES);
-        meta.snapshot_sum = journal_snapshot_start(meta.snapshot_chain, 0);
-        rc = journal_meta_write(j, &meta);
+        meta.snapshot_sum = rows_snapshot_start(meta.snapshot_chain, 0);
+        rc = rows_meta_write(j, &meta);
     }
     return rc;
 }
 
 /* Steps a query that may only end or give a row. */
-static int next_row(struct journal *j, sqlite3_stmt *stmt, bool *row)
+static int next_row(struct rows *j, sqlite3_stmt *stmt, bool *row)
 {
     int rc = sqlite3_step(stmt);
 
     *row = rc == SQLITE_ROW;
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? MU_OK : journal_sqlite_error(j, rc, "read");
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? MU_OK : rows_sqlite_error(j, rc, "read");
 }
 
-static int query(struct journal *j, const char *sql, sqlite3_stmt **stmt)
+static int query(struct rows *j, const char *sql, sqlite3_stmt **stmt)
 {
     int rc = sqlite3_prepare_v2(j->db, sql, -1, stmt, NULL);
 
-    return rc == SQLITE_OK ? MU_OK : journal_sqlite_error(j, rc, "read");
+    return rc == SQLITE_OK ? MU_OK : rows_sqlite_error(j, rc, "read");
 }
 
 /* A blob of exactly n bytes, or false. */
@@ -91,20 +91,20 @@ static bool column_fixed(sqlite3_stmt *stmt, int at, void *out, int n)
 
 /* The bytes of a row's second column. An empty blob has no address, and a lack of memory looks the
  * same: SQLite's length tells them apart. */
-static int column_record(struct journal *j, sqlite3_stmt *stmt, struct store_bytes *out)
+static int column_record(struct rows *j, sqlite3_stmt *stmt, struct store_bytes *out)
 {
     out->data = sqlite3_column_blob(stmt, 1);
     out->n = (size_t)sqlite3_column_bytes(stmt, 1);
     if (!out->data) {
         if (sqlite3_errcode(j->db) == SQLITE_NOMEM) {
-            return journal_sqlite_error(j, SQLITE_NOMEM, "read");
+            return rows_sqlite_error(j, SQLITE_NOMEM, "read");
         }
         out->data = "";
     }
     return MU_OK;
 }
 
-static int check_tables(struct journal *j)
+static int check_tables(struct rows *j)
 {
     sqlite3_stmt *stmt;
     bool row;
@@ -120,19 +120,19 @@ static int check_tables(struct journal *j)
 
         if (n >= ARRAY_LEN(TABLES) || !name || !sql || strcmp(name, TABLES[n].name) != 0 ||
             strcmp(sql, TABLES[n].sql) != 0) {
-            rc = journal_refuse(j, "its tables are not those of format %d", STORE_SQLITE_FORMAT);
+            rc = rows_refuse(j, "its tables are not those of format %d", STORE_SQLITE_FORMAT);
             break;
         }
         n++;
     }
     if (rc == MU_OK && n < ARRAY_LEN(TABLES)) {
-        rc = journal_refuse(j, "a table is missing");
+        rc = rows_refuse(j, "a table is missing");
     }
     sqlite3_finalize(stmt);
     return rc;
 }
 
-static int load_meta(struct journal *j, struct journal_meta *meta)
+static int load_meta(struct rows *j, struct rows_meta *meta)
 {
     sqlite3_stmt *stmt;
     struct sum sum;
@@ -151,25 +151,28 @@ static int load_meta(struct journal *j, struct journal_meta *meta)
                 column_fixed(stmt, 5, sum.b, SUM_BYTES);
         meta->snapshot_seq = whole ? (uint64_t)sqlite3_column_int64(stmt, 1) : 0;
         meta->snapshot_n = whole ? (uint64_t)sqlite3_column_int64(stmt, 3) : 0;
-        if (!whole || !sum_equal(sum, journal_meta_sum(meta))) {
-            rc = journal_refuse(j, "the row that describes it is damaged");
+        if (!whole || !sum_equal(sum, rows_meta_sum(meta))) {
+            rc = rows_refuse(j, "the row that describes it is damaged");
         } else if (memcmp(meta->id, j->head.mark.id, STORE_ID_BYTES) != 0) {
-            rc = journal_refuse(j, "it and %s belong to two different stores", j->head_path);
+            rc = rows_refuse(j, "it and %s belong to two different stores", j->head_path);
         }
     }
     sqlite3_finalize(stmt);
     return rc;
 }
 
-static int load_snapshot(struct journal *j, const struct journal_meta *meta,
+static int load_snapshot(struct rows *j, const struct rows_meta *meta,
                          const struct store_replay *replay)
 {
-    struct sum sum = journal_snapshot_start(meta->snapshot_chain, meta->snapshot_seq), got;
+    struct sum sum = rows_snapshot_start(meta->snapshot_chain, meta->snapshot_seq), got;
     struct store_bytes record;
     sqlite3_stmt *stmt;
     uint64_t n = 0;
     bool row;
-    int rc = query(j, "SELECT n, data, sum FROM snapshot ORDER BY n", &stmt);
+    int rc = query(j,
+                   "SELECT n, data, sum FROM snapshot WHERE upto = "
+                   "(SELECT snapshot_seq FROM meta) ORDER BY n",
+                   &stmt);
 
     while (rc == MU_OK && (rc = next_row(j, stmt, &row)) == MU_OK && row) {
         n++;
@@ -180,25 +183,25 @@ static int load_snapshot(struct journal *j, const struct journal_meta *meta,
         sum = sum_next(SUM_PART, sum, n, record.data, record.n);
         if ((uint64_t)sqlite3_column_int64(stmt, 0) != n ||
             !column_fixed(stmt, 2, got.b, SUM_BYTES) || !sum_equal(got, sum)) {
-            rc = journal_refuse(j, "row %llu of its snapshot is damaged", (unsigned long long)n);
+            rc = rows_refuse(j, "row %llu of its snapshot is damaged", (unsigned long long)n);
             break;
         }
         rc = replay->snapshot(replay->arg, record.data, record.n);
         if (rc != MU_OK) {
-            journal_fail(j, rc, "%s: row %llu of the snapshot was not accepted: %s", j->db_path,
-                         (unsigned long long)n, mu_strerror(rc));
+            rows_fail(j, rc, "%s: row %llu of the snapshot was not accepted: %s", j->db_path,
+                      (unsigned long long)n, mu_strerror(rc));
         }
     }
     if (rc == MU_OK && (n != meta->snapshot_n || !sum_equal(sum, meta->snapshot_sum))) {
-        rc = journal_refuse(j, "its snapshot ends early, after row %llu of %llu",
-                            (unsigned long long)n, (unsigned long long)meta->snapshot_n);
+        rc = rows_refuse(j, "its snapshot ends early, after row %llu of %llu",
+                         (unsigned long long)n, (unsigned long long)meta->snapshot_n);
     }
     sqlite3_finalize(stmt);
     return rc;
 }
 
 /* One row at j->seq + 1. *good is false when it is not that row, whole. */
-static int load_record(struct journal *j, sqlite3_stmt *stmt, const struct store_replay *replay,
+static int load_record(struct rows *j, sqlite3_stmt *stmt, const struct store_replay *replay,
                        bool *good)
 {
     struct store_bytes record;
@@ -217,18 +220,18 @@ static int load_record(struct journal *j, sqlite3_stmt *stmt, const struct store
     j->seq++;
     j->chain = sum;
     if (j->seq == j->head.mark.seq && !sum_equal(sum, j->head.mark.chain)) {
-        return journal_refuse(j, "record %llu is not the one that %s knows",
-                              (unsigned long long)j->seq, j->head_path);
+        return rows_refuse(j, "record %llu is not the one that %s knows",
+                           (unsigned long long)j->seq, j->head_path);
     }
     rc = replay->record(replay->arg, j->seq, record.data, record.n);
     if (rc != MU_OK) {
-        journal_fail(j, rc, "%s: record %llu was not accepted: %s", j->db_path,
-                     (unsigned long long)j->seq, mu_strerror(rc));
+        rows_fail(j, rc, "%s: record %llu was not accepted: %s", j->db_path,
+                  (unsigned long long)j->seq, mu_strerror(rc));
     }
     return rc;
 }
 
-static int load_records(struct journal *j, const struct store_replay *replay)
+static int load_records(struct rows *j, const struct store_replay *replay)
 {
     sqlite3_stmt *stmt;
     bool row = false, good = true;
@@ -245,21 +248,20 @@ static int load_records(struct journal *j, const struct store_replay *replay)
 }
 
 /* The rows that are good end at j->seq. */
-static int check_end(struct journal *j)
+static int check_end(struct rows *j)
 {
     unsigned long long have = j->seq, acked = j->head.mark.seq;
 
     if (have < acked) {
-        return journal_refuse(j, "%s records up to %llu were acknowledged, but %s",
-                              j->unsure ? "it is damaged:" : "its end is missing:", acked,
-                              j->unsure ? "one before that is not whole"
-                                        : "the rows end before that");
+        return rows_refuse(j, "%s records up to %llu were acknowledged, but %s",
+                           j->unsure ? "it is damaged:" : "its end is missing:", acked,
+                           j->unsure ? "one before that is not whole" : "the rows end before that");
     }
     if (j->unsure && !j->head.whole) {
-        return journal_refuse(j,
-                              "record %llu is damaged, and %s too, so that nobody can tell "
-                              "whether it was acknowledged",
-                              have + 1, j->head_path);
+        return rows_refuse(j,
+                           "record %llu is damaged, and %s too, so that nobody can tell "
+                           "whether it was acknowledged",
+                           have + 1, j->head_path);
     }
     if (j->unsure) {
         log_warn("store",
@@ -275,20 +277,20 @@ static int check_end(struct journal *j)
 
 /* A snapshot stands for acknowledged records only. With one slot of the head lost, the other may be
  * from before the snapshot and can't say anything about it. */
-static int check_base(struct journal *j)
+static int check_base(struct rows *j)
 {
     const struct head_mark *mark = &j->head.mark;
 
     if ((mark->seq < j->seq && j->head.whole) ||
         (mark->seq == j->seq && !sum_equal(mark->chain, j->chain))) {
-        return journal_refuse(j, "its snapshot is not of the journal that %s knows", j->head_path);
+        return rows_refuse(j, "its snapshot is not of the journal that %s knows", j->head_path);
     }
     return MU_OK;
 }
 
-int journal_load(struct journal *j, const struct store_replay *replay)
+int rows_load(struct rows *j, const struct store_replay *replay)
 {
-    struct journal_meta meta;
+    struct rows_meta meta;
     int rc = check_tables(j);
 
     if (rc == MU_OK) {
