@@ -23,8 +23,12 @@ enum record_kind {
     RECORD_DRAIN = 265,
     RECORD_CONFIG,
     RECORD_HEAL,
-    RECORD_FORGOTTEN,
-    RECORD_TASKS_SET = 336, /* as in core/tasks.h */
+    RECORD_FORGOTTEN
+};
+
+/* As in core/tasks.h. */
+enum {
+    RECORD_TASKS_SET = 336,
     RECORD_TASKS_FILES,
     RECORD_TASKS_START,
     RECORD_TASKS_PASS,
