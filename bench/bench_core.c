@@ -5,12 +5,16 @@
  * are visited in random order, as their messages would come; that is where the caches of the
  * processor come in, so figures for nodes in order are there too.
  *
- * usage: bench_core [NODES SLOTS]   that many alone, once: for callgrind, which counts
- * instructions, and those do not depend on caches */
+ * Then data tasks: what it costs to give one out and to count its report, by the number of tasks of
+ * the data set, with 8 workers that hold 16 each. Records are applied at once.
+ *
+ * usage: bench_core [tasks | NODES SLOTS]   those, or that many alone, once: for callgrind, which
+ * counts instructions, and those do not depend on caches */
 #include "bench.h"
 
 #include "base/prng.h"
 #include "core/cluster.h"
+#include "core/tasks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -384,12 +388,115 @@ static void all_shapes(void)
     }
 }
 
+/* ---- data tasks ---- */
+
+#define TASK_WORKERS 8u
+#define TASKS_HELD 16u
+
+struct tasks_bench {
+    struct tasks_out out;
+    struct tasks *t;
+    struct tasks_record waiting[8];
+    uint32_t waiting_n;
+};
+
+static void put_task(struct tasks_out *to, const struct tasks_record *r)
+{
+    struct tasks_bench *b = (struct tasks_bench *)to;
+
+    mu_assert(b->waiting_n < ARRAY_LEN(b->waiting));
+    b->waiting[b->waiting_n++] = *r;
+}
+
+static void apply_tasks(struct tasks_bench *b, uint64_t now_ms)
+{
+    do {
+        for (uint32_t i = 0; i < b->waiting_n; i++) {
+            mu_assert(tasks_apply(b->t, &b->waiting[i]) == MU_OK);
+        }
+        b->waiting_n = 0;
+        tasks_tick(b->t, now_ms, &b->out);
+    } while (b->waiting_n > 0);
+}
+
+/* Fewer than n at the end of an epoch. */
+static uint32_t give_and_report(struct tasks_bench *b, uint32_t worker, uint64_t number, uint32_t n)
+{
+    struct task tasks[TASKS_HELD];
+    struct task_item items[TASKS_HELD];
+    uint8_t verdicts[TASKS_HELD];
+    struct tasks_given given;
+    wid self = wid_make(worker + 1, 0, 1);
+    bool pending;
+
+    mu_assert(tasks_get(b->t, self, number, n, number, &b->out, tasks, &given) == MU_OK);
+    n = given.tasks_n;
+    for (uint32_t i = 0; i < n; i++) {
+        items[i] = (struct task_item){.id = tasks[i].id, .attempt = tasks[i].attempt};
+    }
+    struct tasks_report r = {
+        .worker = self, .number = number, .acked = number - 1, .items_n = n, .items = items};
+    mu_assert(n == 0 ||
+              tasks_report(b->t, &r, number, &b->out, verdicts, &pending, NULL, 0) == MU_OK);
+    apply_tasks(b, number);
+    return n;
+}
+
+/* Endless epochs, so that the smallest set lasts as long as the largest; the middle of it is what
+ * is measured. */
+static void measure_tasks(uint64_t tasks_n, uint32_t n)
+{
+    const struct tasks_limits limits = tasks_limits_default();
+    struct tasks_bench b = {.out = {put_task}};
+    struct rec_tasks_set set = tasks_set(TASK_TRAINING, "data", 1, 100);
+    struct task_file file = {"file", 0, tasks_n * 100};
+    const uint32_t rounds = 400000 / n;
+    double best = 1e9;
+    char name[96];
+    bool pending;
+
+    set.epochs = 0;
+    set.overlap = true;
+    set.shuffle_tasks = true;
+    mu_assert(tasks_init("job", &limits, &b.t) == MU_OK);
+    tasks_start(b.t, 1, 1);
+    mu_assert(tasks_describe(b.t, &set, &b.out, &pending, NULL, 0) == MU_OK);
+    apply_tasks(&b, 1);
+    struct rec_tasks_files part = {.head = tasks_head_digest(&set), .files_n = 1, .files = &file};
+    mu_assert(tasks_files(b.t, &part, &b.out, &pending, NULL, 0) == MU_OK);
+    apply_tasks(&b, 1);
+    for (uint64_t k = 0, number = 0; k < REPEATS; k++) {
+        double start = bench_now();
+        uint64_t done_n = 0;
+
+        for (uint32_t i = 0; i < rounds; i++) {
+            number += i % TASK_WORKERS == 0;
+            done_n += give_and_report(&b, i % TASK_WORKERS, number, n);
+        }
+        best = MIN(best, (bench_now() - start) / (double)done_n);
+    }
+    snprintf(name, sizeof(name), "%.0e tasks, %u at a time: give out and report", (double)tasks_n,
+             n);
+    bench_result(name, best * 1e9, "ns/task");
+    tasks_close(b.t);
+}
+
+static void all_tasks(void)
+{
+    for (uint64_t tasks_n = 1000; tasks_n <= 10000000; tasks_n *= 10) {
+        measure_tasks(tasks_n, 1);
+        measure_tasks(tasks_n, TASKS_HELD);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static double once[1][FIGURES_N], medians[FIGURES_N];
 
     bench_begin("core");
-    if (argc > 2) {
+    if (argc == 2 && strcmp(argv[1], "tasks") == 0) {
+        all_tasks();
+    } else if (argc > 2) {
         struct shape shape = {(uint32_t)strtoul(argv[1], NULL, 10),
                               (uint32_t)strtoul(argv[2], NULL, 10)};
 
@@ -398,6 +505,7 @@ int main(int argc, char **argv)
         publish(shape, once, 1, medians);
     } else {
         all_shapes();
+        all_tasks();
     }
     bench_end();
     return 0;

@@ -80,10 +80,26 @@
     X(PLACE_IS_FREE, "two helpers of a role have the same number")                                 \
     X(LOST_HELPER_ENDS, "a helper that hangs keeps its place for ever")
 
+/* Those of the task manager, for tests/sim/tasks. */
+#define TASKS_MUTATION_MAP(X)                                                                     \
+    X(FIRST_DESCRIPTION, "data that differ from what was described first are taken for the same") \
+    X(START_IS_DURABLE, "tasks are given out before this life has a number of its own")           \
+    X(UNCLAIMED_WAITS, "after a start tasks are given out before their workers can claim them")   \
+    X(ATTEMPT_FENCE, "an attempt counts though a newer one was given out")                        \
+    X(ONE_RESULT, "a result counts though the task is done")                                      \
+    X(WINNER_IS_TOLD, "a report that counts is refused when it is repeated")                      \
+    X(KEPT_UNTIL_ACKED, "who won is forgotten before the winner knows")                           \
+    X(LOST_GOES_BACK, "what a lost worker holds is never given to others")                        \
+    X(LATE_GOES_BACK, "what a worker never finishes is never given to others")                    \
+    X(FAILED_IS_PARKED, "a task that always fails is tried for ever")                             \
+    X(EPOCH_AFTER_EPOCH, "an epoch begins before the last one is done")                           \
+    X(ONE_EVALUATION, "an evaluation begins before the last one is done")                         \
+    X(NEWER_IS_EVALUATED, "a version is evaluated twice")
+
 enum mutation {
     MUTATION_NONE,
 #define X(name, text) MUTATION_##name,
-    MUTATION_MAP(X)
+    MUTATION_MAP(X) TASKS_MUTATION_MAP(X)
 #undef X
         MUTATION_N
 };

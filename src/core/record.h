@@ -7,7 +7,7 @@
 #ifndef CORE_RECORD_H
 #define CORE_RECORD_H
 
-#include "core/message.h"
+#include "core/message_tasks.h"
 
 /* Those of wire/table.def, where they have the same numbers: for ever. From RECORD_OTHER on they
  * are nobody's: of tests, and of what brings a codec of its own. */
@@ -24,6 +24,25 @@ enum record_kind {
     RECORD_CONFIG,
     RECORD_HEAL,
     RECORD_FORGOTTEN
+};
+
+/* As in core/tasks.h. */
+enum {
+    RECORD_TASKS_SET = 336,
+    RECORD_TASKS_FILES,
+    RECORD_TASKS_START,
+    RECORD_TASKS_PASS,
+    RECORD_TASKS_BITS,
+    RECORD_TASKS_DONE,
+    RECORD_TASKS_PARKED,
+    RECORD_TASKS_GONE,
+    RECORD_TASKS_EVAL,
+    RECORD_TASKS_CLEARED,
+    RECORD_TASKS_RESERVE,
+    RECORD_TASKS_STATE,
+    RECORD_TASKS_TOTALS,
+    RECORD_TASKS_WON,
+    RECORD_TASKS_METRICS
 };
 
 #define RECORD_CLUSTER_LAST 319 /* but for RECORD_CONFIG, which is the settings' */
@@ -44,6 +63,21 @@ struct record {
         struct rec_drain drain;
         struct rec_heal heal;
         struct rec_forgotten forgotten;
+        struct rec_tasks_set tasks_set;
+        struct rec_tasks_files tasks_files;
+        struct rec_tasks_start tasks_start;
+        struct rec_tasks_pass tasks_pass;
+        struct rec_tasks_bits tasks_bits;
+        struct rec_tasks_done tasks_done;
+        struct rec_tasks_parked tasks_parked;
+        struct rec_tasks_gone tasks_gone;
+        struct rec_tasks_eval tasks_eval;
+        struct rec_tasks_cleared tasks_cleared;
+        struct rec_tasks_reserve tasks_reserve;
+        struct rec_tasks_state tasks_state;
+        struct rec_tasks_totals tasks_totals;
+        struct rec_tasks_won tasks_won;
+        struct rec_tasks_metrics tasks_metrics;
         uint64_t other[64]; /* what RECORD_OTHER and beyond say */
     } u;
 };

@@ -18,7 +18,7 @@
 #define WIRE_WIRE_H
 
 #include "base/base.h"
-#include "core/message.h"
+#include "core/message_tasks.h"
 
 #define WIRE_MAGIC 0x5254534du /* "MSTR" */
 #define WIRE_MAJOR 1

@@ -161,6 +161,24 @@ static void make_schedules(const char *folder)
     write_texts(folder, "core_schedule", schedules, ARRAY_LEN(schedules));
 }
 
+/* See fuzz_core_tasks.c: any bytes are operations, most of them on small numbers. */
+static void make_tasks(const char *folder)
+{
+    struct prng p;
+
+    prng_init(&p, 5);
+    for (uint32_t i = 0; i < 40; i++) {
+        char name[64];
+        size_t n = 20 + prng_below(&p, 600);
+
+        for (size_t k = 0; k < n; k++) {
+            buffer[k] = (uint8_t)prng_below(&p, prng_below(&p, 2) == 0 ? 20 : 256);
+        }
+        snprintf(name, sizeof(name), "operations-%u", i);
+        write_seed(folder, "core_tasks", name, buffer, n);
+    }
+}
+
 /* See fuzz_core_config.c. Each seed is a few requests, from one on. */
 static void make_configs(const char *folder)
 {
@@ -692,6 +710,7 @@ int main(int argc, char **argv)
     make_streams(argv[1], &p);
     make_settings(argv[1]);
     make_schedules(argv[1]);
+    make_tasks(argv[1]);
     make_configs(argv[1]);
     make_cluster_life(argv[1], "life", "job");
     make_cluster_life(argv[1], "life-space", "a b");

@@ -160,7 +160,7 @@ static const char *const mutation_texts[] = {"",
 
 static int set_mutation(const char *name)
 {
-    for (int i = 1; i < MUTATION_N; i++) {
+    for (int i = 1; i < (int)ARRAY_LEN(mutation_names); i++) {
         if (strcmp(mutation_names[i], name) == 0) {
             core_mutation = (enum mutation)i;
             return 0;
@@ -172,7 +172,7 @@ static int set_mutation(const char *name)
 
 static void list_mutations(void)
 {
-    for (int i = 1; i < MUTATION_N; i++) {
+    for (int i = 1; i < (int)ARRAY_LEN(mutation_names); i++) {
         printf("%s\t%s\n", mutation_names[i], mutation_texts[i]);
     }
 }

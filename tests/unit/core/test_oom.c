@@ -7,6 +7,7 @@
 #include "core/cluster.h"
 #include "core/step.h"
 #include "core/sync.h"
+#include "core/tasks.h"
 
 static int try_cluster(void *none)
 {
@@ -75,6 +76,21 @@ static int try_sync(void *none)
     return rc;
 }
 
+static int try_tasks(void *none)
+{
+    struct tasks_limits limits = {64, 4, 64, 8, 8, 8, 2};
+    struct tasks *untouched = (struct tasks *)&limits, *t = untouched;
+    int rc = tasks_init("job", &limits, &t);
+
+    if (rc == MU_OK) {
+        assert_true(tasks_memory(t) > 0);
+        tasks_close(t);
+    } else {
+        assert_ptr_equal(t, untouched);
+    }
+    return rc;
+}
+
 static void a_cluster_is_made_whole_or_not_at_all(void **state)
 {
     assert_true(deny_sweep(try_cluster, NULL) >= 10);
@@ -100,9 +116,15 @@ static void values_by_tag_are_made_whole_or_not_at_all(void **state)
     assert_true(deny_sweep(try_sync, NULL) >= 9);
 }
 
+static void a_task_manager_is_made_whole_or_not_at_all(void **state)
+{
+    assert_true(deny_sweep(try_tasks, NULL) >= 20);
+}
+
 static void closing_nothing_is_fine(void **state)
 {
     cluster_close(NULL);
+    tasks_close(NULL);
 }
 
 int main(void)
@@ -113,6 +135,7 @@ int main(void)
         cmocka_unit_test(a_membership_is_made_whole_or_not_at_all),
         cmocka_unit_test(an_agent_is_made_whole_or_not_at_all),
         cmocka_unit_test(values_by_tag_are_made_whole_or_not_at_all),
+        cmocka_unit_test(a_task_manager_is_made_whole_or_not_at_all),
         cmocka_unit_test(closing_nothing_is_fine),
     };
 
