@@ -64,7 +64,7 @@ def test_an_operator_may_do_what_a_viewer_may():
 def test_changes_want_an_operator_and_what_they_name_to_be_there():
     with web.undisturbed(*kit.SERVE) as (w, _):
         for route in web.routes(w):
-            if route.changes:
+            if route.changes and '{' in route.path:
                 answer = w.ask(route.method, route.filled(job='nobody'), b'x')
                 web.check_error(answer, 404, route)
                 answer = w.ask(route.method, route.filled(job='%2e'), b'x')
@@ -112,7 +112,9 @@ def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has():
                 if method in has:
                     continue
                 answer = w.ask(method, target)
-                web.check_error(answer, 405, (method, path))
+                assert answer.status == 405, (method, path, answer)
+                if method != 'HEAD':  # which has no body
+                    web.check_error(answer, 405, (method, path))
                 assert set(answer.headers['allow'].replace(' ', '').split(',')) == has, answer
 
 

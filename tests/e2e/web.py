@@ -327,7 +327,7 @@ class Route:
         parts = []
         for part in self.path.split('/'):
             name = part.strip('{}.')
-            parts.append({'key': key, 'job': job, 'name': job}.get(name.lower(), 'x')
+            parts.append({'key': key, 'job': job, 'name': job, 'file': 'index.html'}.get(name.lower(), 'x')
                          if part[:1] == '{' else part)
         return '/'.join(parts)
 
