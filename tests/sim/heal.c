@@ -242,6 +242,7 @@ void heal_ended(struct world *w, const char *why)
     const struct era *last = era_of(w, c->newest);
     const uint64_t known[] = {c->checkpoint, c->checkpoint_before};
     uint64_t best = 0;
+    bool knows = false;
 
     c->failed = true;
     /* Those who are away may know better; they are not waited for. */
@@ -250,13 +251,14 @@ void heal_ended(struct world *w, const char *why)
         struct report r = {0};
 
         step_report(&t->step, &r);
+        knows |= t->running && lives(w, t->self) && r.odd != 0;
         for (size_t k = 0; t->running && lives(w, t->self) && k < ARRAY_LEN(known); k++) {
             best = known[k] <= r.agreed && c->files[known[k]].there ? MAX(best, known[k]) : best;
         }
     }
     if (!c->stopped) {
         world_fail(w, "the job ends (%s) although nobody has stopped", why);
-    } else if (strstr(why, "alike") != NULL && c->most_found && c->most_in == c->active) {
+    } else if (strstr(why, "alike") != NULL && knows && c->most_found && c->most_in == c->active) {
         world_fail(w, "the job ends (%s) although most are alike", why);
     } else if (strstr(why, "no checkpoint") != NULL && best != 0) {
         world_fail(w, "the job ends (%s) although it could go back to step %" PRIu64, why, best);
