@@ -5,7 +5,6 @@ job trains on.
 
 usage: http_abuse_test.py MUSTER [CASE…]
 """
-import http.client
 import os
 import random
 import select
@@ -159,14 +158,14 @@ def test_half_requests_and_idle_connections_cost_nobody_anything():
 
 def test_more_connections_than_are_held_disturb_no_agent():
     with web.undisturbed(*RENEWING) as (w, _):
-        mine = http.client.HTTPConnection('127.0.0.1', w.port, timeout=kit.LONG_S)
-        w.metrics(mine)  # It is there before the others.
         idle = [w.connect() for _ in range(CONNS_MAX + 200)]
-        kit.wait_until(lambda: w.metrics(mine)['muster_http_connections'] == CONNS_MAX, 'no more were held')
-        before = w.metrics(mine)['muster_renewals_total']
-        kit.wait_until(lambda: w.metrics(mine)['muster_renewals_total'] >= before + 4, 'both agents renewed twice')
+        # Some places are kept for who comes; those go that have asked for nothing for longest.
+        kit.wait_until(lambda: CONNS_MAX - 40 <= w.metrics()['muster_http_connections'] <= CONNS_MAX,
+                       'as many as there is room for were held')
+        before = w.metrics()['muster_renewals_total']
+        kit.wait_until(lambda: w.metrics()['muster_renewals_total'] >= before + 4, 'both agents renewed twice')
         assert w.orchestrator.own_status()['journal']['writable']
-        for sock in (mine, *idle):
+        for sock in idle:
             sock.close()
 
 

@@ -35,7 +35,9 @@ uint8_t *wire_check_copy(const uint8_t *bytes, size_t n)
     uint8_t *copy = malloc(n);
 
     mu_assert(copy != NULL || n == 0);
-    memcpy(copy, bytes, n);
+    if (n > 0) {
+        memcpy(copy, bytes, n);
+    }
     return copy;
 }
 
