@@ -325,6 +325,15 @@ static void stop_worker(struct world *w, uint32_t worker, uint64_t until_us)
     }
 }
 
+/* For good: its agent is to see to it. One that it has not heard may be loading, for as long as it
+ * likes, and nobody sees to it. */
+static void stop_helper(struct world *w, uint32_t worker)
+{
+    if (w->machines[worker / SLOTS_N].agent.slots[worker % SLOTS_N].attached) {
+        stop_worker(w, worker, FOREVER_US);
+    }
+}
+
 static void start_one(struct world *w, uint32_t from, bool fresh_machine)
 {
     for (uint32_t i = 0; i < NODES_N; i++) {
@@ -433,8 +442,12 @@ static void rough(struct world *w, enum fate kind, uint64_t b)
     case FATE_START_MACHINE:
         start_one(w, m, false);
         break;
-    case FATE_STOP_WORKER: /* A helper is stopped for good: its agent is to see to it. */
-        stop_worker(w, worker, helper_is(w, m) ? FOREVER_US : w->now_us + span_us);
+    case FATE_STOP_WORKER:
+        if (helper_is(w, m)) {
+            stop_helper(w, worker);
+        } else {
+            stop_worker(w, worker, w->now_us + span_us);
+        }
         break;
     case FATE_STOP_MACHINE:
         w->machines[m].stopped_until_us =
