@@ -10,8 +10,8 @@
 #define SCRATCH_CAP (256u << 10)
 #define ROUNDS 400
 #define LIST_MAX 40
-#define ELEMENT_MAX (sizeof(union wire_any) + 4096) /* one of a list may be larger than a message \
-                                                     */
+/* An element of a list may be larger than a message. */
+#define ELEMENT_MAX (sizeof(union wire_any) + 4096)
 
 /* Too large for the stack; every test begins by taking them anew. */
 static uint8_t frame[FRAME_CAP], again[FRAME_CAP];
